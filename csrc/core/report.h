@@ -7,7 +7,8 @@
  *
  * The order of records from the launcher is one of
  *     FAILED                                       the confinement could not be had: nothing ran
- *     CONFINED, EXEC_FAILED                        the confinement stood, the command could not be started
+ *     [CONFINED,] EXEC_FAILED                      the command could not be started; without CONFINED it was a limit of
+ *                                                  the machine, and not the confinement, that came in between
  *     CONFINED, (STOPPED)*, ENDED, LEFTOVERS       the command ran
  * See section 4 of the design. */
 #ifndef MOONSAND_REPORT_H

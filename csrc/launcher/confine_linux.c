@@ -1,0 +1,103 @@
+/* Linux: Landlock and the fence where the launcher is the runner; verification, and the fence for uid 0, where it stands
+ * inside another runner. */
+#include "broker.h"
+#include "capabilities.h"
+#include "confine.h"
+#include "expect.h"
+#include "fence.h"
+#include "landlock.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct filter_program program;
+
+/* A directory among the grants to write: its metadata may change, so that the fence must ask. */
+static bool grants_directory(const struct list *read_write) {
+    struct stat status;
+    for (size_t i = 0; i < read_write->count; i++)
+        if (stat(read_write->items[i], &status) == 0 && S_ISDIR(status.st_mode))
+            return true;
+    return false;
+}
+
+static bool prepare_landlock(struct confinement *confinement, const struct options *options, struct fence *fence,
+                             struct failure *failure) {
+    confinement->abi = landlock_abi();
+    if (confinement->abi == 0)
+        return fail(failure, MS_STAGE_LANDLOCK, NULL);
+    confinement->gaps |= landlock_gaps(confinement->abi);
+    if (!landlock_prepare(&confinement->ruleset, confinement->abi, options, failure))
+        return false;
+    confinement->brokered = grants_directory(&options->read_write);
+    fence->landlock = true;
+    fence->metadata = confinement->brokered ? METADATA_ASKED : METADATA_DENIED;
+    fence->guarded = confinement->abi < 6 ? (int32_t)getpid() : 0;
+    return true;
+}
+
+bool confinement_prepare(struct confinement *confinement, const struct options *options, struct failure *failure) {
+    *confinement = (struct confinement){.wanted = options_confine(options), .ruleset = -1, .listener = -1};
+    if (!confinement->wanted)
+        return true;
+    if (!expect_all(options, failure))
+        return false;
+    /* uid 0 owns the device nodes that a runner must leave writable: a mount cannot keep their metadata, the broker can. */
+    bool user_zero = geteuid() == 0 || getuid() == 0;
+    struct fence fence = {.metadata = user_zero ? METADATA_ASKED : METADATA_FREE, .user_zero = user_zero};
+    confinement->brokered = user_zero;
+    bool landlock = options->read_only.count > 0 || options->read_write.count > 0;
+    if (landlock && !prepare_landlock(confinement, options, &fence, failure))
+        return false;
+    confinement->fenced = landlock || fence.user_zero;
+    if (confinement->fenced && !fence_build(&fence, &program, failure))
+        return false;
+    /* The broker must not be able to do more than the command could by itself. */
+    return capabilities_drop(failure);
+}
+
+bool confinement_enter(struct confinement *confinement, struct failure *failure) {
+    if (!confinement->wanted)
+        return true;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return fail(failure, MS_STAGE_NO_NEW_PRIVS, NULL);
+    if (confinement->ruleset >= 0 && !landlock_enter(confinement->ruleset, failure))
+        return false;
+    if (!confinement->fenced)
+        return true;
+    return fence_enter(&program, confinement->brokered ? &confinement->listener : NULL, failure);
+}
+
+void confinement_serve(struct confinement *confinement, const struct options *options) {
+    static const char *everywhere[] = {"/"};
+    const struct list mounts_govern = {.items = everywhere, .count = 1};
+    if (broker_serve(confinement->listener, confinement->abi > 0 ? &options->read_write : &mounts_govern))
+        return;
+    close(confinement->listener);
+    confinement->listener = -1;
+}
+
+static int unusable(const char *what, int error) {
+    fprintf(stderr, "moonsand-launch: %s: %s\n", what, strerror(error));
+    return 125;
+}
+
+int confinement_probe(void) {
+    const char *root[] = {"/"};
+    struct options options = {.read_only = {.items = root, .count = 1}, .report_fd = -1};
+    struct confinement confinement;
+    struct failure failure = {0};
+    if (!confinement_prepare(&confinement, &options, &failure) || !confinement_enter(&confinement, &failure))
+        return unusable("landlock", failure.error);
+    /* The proof, and not only the kernel's word: what was just forbidden fails. */
+    if (open("/dev/null", O_WRONLY | O_CLOEXEC) >= 0 || errno != EACCES)
+        return unusable("landlock", ENOTSUP);
+    if (fchmod(STDERR_FILENO, 0600) == 0 || errno != EACCES)
+        return unusable("fence", ENOTSUP);
+    printf("landlock: %s (abi %d)\n", confinement.gaps ? "partial" : "full", confinement.abi);
+    return fflush(stdout) == 0 ? 0 : 125;
+}

@@ -1,0 +1,223 @@
+/* What each part of the fence stops is data, in one table; the code below only compiles it.
+ *
+ * A refusal has the errno that the runner's own denials have (EACCES: the fence stands beside Landlock), so that the
+ * command and the classification hear one language; ENOSYS where programs then fall back to an older call that the
+ * fence does understand. */
+#include "fence.h"
+
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+enum group {
+    METADATA = 1 << 0,  /* changes metadata; denied or asked */
+    NEWER = 1 << 1,     /* newer spellings of the same: programs fall back */
+    LANDLOCK = 1 << 2,  /* beside Landlock */
+    USER_ZERO = 1 << 3, /* for uid 0 */
+    GUARD = 1 << 4,     /* for the guarded pid: `value` is multiplied with it */
+};
+
+enum action { DENY, ABSENT, FORBID, ALLOW };
+
+struct rule {
+    enum group group;
+    long call;
+    enum action action;
+    int argument; /* -1: whatever the arguments are */
+    uint32_t mask;
+    uint32_t value; /* the rule is about (argument & mask) == value */
+};
+
+#define ANY -1, 0, 0
+#define WORD UINT32_MAX
+
+/* ioctl numbers carry the direction in the top two bits and a letter for the family in the second byte (ioctl(2)). */
+#define FAMILY(letter) 1, UINT32_C(0x0000ff00), (uint32_t)(letter) << 8
+#define READS(letter) 1, UINT32_C(0xc000ff00), UINT32_C(0x80000000) | (uint32_t)(letter) << 8
+#define COMMAND(number) 1, WORD, UINT32_C(number)
+
+static const struct rule rules[] = {
+#ifdef SYS_chmod
+    {METADATA, SYS_chmod, DENY, ANY},
+#endif
+    {METADATA, SYS_fchmod, DENY, ANY},
+    {METADATA, SYS_fchmodat, DENY, ANY},
+    {METADATA, SYS_fchmodat2, DENY, ANY},
+#ifdef SYS_chown
+    {METADATA, SYS_chown, DENY, ANY},
+    {METADATA, SYS_lchown, DENY, ANY},
+#endif
+    {METADATA, SYS_fchown, DENY, ANY},
+    {METADATA, SYS_fchownat, DENY, ANY},
+#ifdef SYS_utime
+    {METADATA, SYS_utime, DENY, ANY},
+#endif
+#ifdef SYS_utimes
+    {METADATA, SYS_utimes, DENY, ANY},
+#endif
+#ifdef SYS_futimesat
+    {METADATA, SYS_futimesat, DENY, ANY},
+#endif
+    {METADATA, SYS_utimensat, DENY, ANY},
+    {METADATA, SYS_setxattr, DENY, ANY},
+    {METADATA, SYS_lsetxattr, DENY, ANY},
+    {METADATA, SYS_fsetxattr, DENY, ANY},
+    {METADATA, SYS_removexattr, DENY, ANY},
+    {METADATA, SYS_lremovexattr, DENY, ANY},
+    {METADATA, SYS_fremovexattr, DENY, ANY},
+    {NEWER, SYS_setxattrat, ABSENT, ANY},
+    {NEWER, SYS_removexattrat, ABSENT, ANY},
+    {NEWER, SYS_file_setattr, ABSENT, ANY},
+
+    /* its operations go past this filter, extended attributes among them */
+    {LANDLOCK, SYS_io_uring_setup, FORBID, ANY},
+
+    /* File systems' own ioctls change inode flags, and make subvolumes and reflinks, on a descriptor that was opened for
+     * reading. Of each family pass the commands that only read, and the copies whose target is open for writing. */
+    {LANDLOCK, SYS_ioctl, DENY, COMMAND(0x800c6613)}, /* FS_IOC_SET_ENCRYPTION_POLICY, which says that it reads */
+    {LANDLOCK, SYS_ioctl, ALLOW, READS('f')},
+    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0xc020660b)}, /* FS_IOC_FIEMAP */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY('f')},
+    {LANDLOCK, SYS_ioctl, ALLOW, READS('X')},
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY('X')}, /* XFS, FS_IOC_FSSETXATTR */
+    {LANDLOCK, SYS_ioctl, ALLOW, READS('v')},
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY('v')}, /* FS_IOC_SETVERSION */
+    {LANDLOCK, SYS_ioctl, ALLOW, READS(0x94)},
+    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x40049409)}, /* FICLONE */
+    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x4020940d)}, /* FICLONERANGE */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0x94)},         /* Btrfs; deduplication too */
+    {LANDLOCK, SYS_ioctl, ALLOW, READS('r')},
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY('r')}, /* FAT attributes */
+    {LANDLOCK, SYS_ioctl, ALLOW, READS(0xf5)},
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xf5)}, /* F2FS */
+    {LANDLOCK, SYS_ioctl, ALLOW, READS('o')},
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY('o')}, /* OCFS2 */
+    {LANDLOCK, SYS_ioctl, ALLOW, READS(0xcf)},
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcf)}, /* CIFS */
+    /* typing into a terminal */
+    {LANDLOCK, SYS_ioctl, FORBID, COMMAND(0x5412)}, /* TIOCSTI */
+    {LANDLOCK, SYS_ioctl, FORBID, COMMAND(0x541c)}, /* TIOCLINUX */
+
+/* POSIX message queues are files of /dev/mqueue that Landlock has no hook for. O_CREAT: */
+#if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || defined(__riscv) ||        \
+    defined(__powerpc64__) || defined(__s390x__)
+    {LANDLOCK, SYS_mq_open, DENY, 1, UINT32_C(0100), UINT32_C(0100)},
+#endif
+    {LANDLOCK, SYS_mq_unlink, DENY, ANY},
+
+    /* In a user namespace of its own, uid 0 without capabilities has them all again: enough to mount a cgroup
+     * hierarchy, whose directories belong to it. */
+    {USER_ZERO, SYS_unshare, FORBID, 0, NAMESPACE_USER, NAMESPACE_USER},
+#ifdef __s390x__
+    {USER_ZERO, SYS_clone, FORBID, 1, NAMESPACE_USER, NAMESPACE_USER},
+#else
+    {USER_ZERO, SYS_clone, FORBID, 0, NAMESPACE_USER, NAMESPACE_USER},
+#endif
+    {USER_ZERO, SYS_clone3, ABSENT, ANY}, /* its flags are out of a filter's reach; libraries fall back to clone */
+
+    /* Without Landlock's signal scope (ABI 6), these reach the launcher. */
+    {GUARD, SYS_kill, FORBID, 0, WORD, 1},
+    {GUARD, SYS_kill, FORBID, 0, WORD, UINT32_MAX}, /* its process group: its pid times -1 */
+    {GUARD, SYS_tkill, FORBID, 0, WORD, 1},
+    {GUARD, SYS_tgkill, FORBID, 0, WORD, 1},
+    {GUARD, SYS_rt_sigqueueinfo, FORBID, 0, WORD, 1},
+    {GUARD, SYS_rt_tgsigqueueinfo, FORBID, 0, WORD, 1},
+    {GUARD, SYS_pidfd_open, FORBID, 0, WORD, 1},
+    {GUARD, SYS_pidfd_send_signal, ABSENT, ANY},
+};
+
+enum { RULE_COUNT = sizeof rules / sizeof rules[0], LONGEST_RULE = 6, PROLOGUE = 6 };
+
+static struct filter_instruction code[PROLOGUE + RULE_COUNT * LONGEST_RULE + LONGEST_RULE + 1];
+
+struct assembler {
+    unsigned short at;
+};
+
+static void emit(struct assembler *a, uint16_t op, uint8_t yes, uint8_t no, uint32_t operand) {
+    code[a->at++] = (struct filter_instruction){op, yes, no, operand};
+}
+
+/* The low word of an argument: every value that a rule compares is a 32-bit one to the kernel. */
+static uint32_t argument_offset(int argument) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    const uint32_t low = 4;
+#else
+    const uint32_t low = 0;
+#endif
+    return (uint32_t)offsetof(struct seccomp_call, arguments) + 8U * (uint32_t)argument + low;
+}
+
+static void emit_rule(struct assembler *a, const struct rule *rule, uint32_t verdict, uint32_t value) {
+    if (rule->argument < 0) {
+        emit(a, FILTER_JUMP_EQUAL, 0, 1, (uint32_t)rule->call);
+        emit(a, FILTER_RETURN, 0, 0, verdict);
+        return;
+    }
+    bool masked = rule->mask != WORD;
+    emit(a, FILTER_JUMP_EQUAL, 0, masked ? 5 : 4, (uint32_t)rule->call);
+    emit(a, FILTER_LOAD_WORD, 0, 0, argument_offset(rule->argument));
+    if (masked)
+        emit(a, FILTER_AND, 0, 0, rule->mask);
+    emit(a, FILTER_JUMP_EQUAL, 0, 1, value);
+    emit(a, FILTER_RETURN, 0, 0, verdict);
+    emit(a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, number));
+}
+
+static uint32_t verdict_of(const struct fence *fence, const struct rule *rule) {
+    if (rule->group == METADATA && fence->metadata == METADATA_ASKED)
+        return SECCOMP_ASK;
+    switch (rule->action) {
+    case DENY:
+        return SECCOMP_FAIL | EACCES;
+    case ABSENT:
+        return SECCOMP_FAIL | ENOSYS;
+    case FORBID:
+        return SECCOMP_FAIL | EPERM;
+    case ALLOW:
+        break;
+    }
+    return SECCOMP_ALLOW;
+}
+
+bool fence_build(const struct fence *fence, struct filter_program *program, struct failure *failure) {
+    unsigned groups = (fence->metadata != METADATA_FREE ? METADATA | NEWER : 0U) | (fence->landlock ? LANDLOCK : 0U) |
+                      (fence->user_zero ? USER_ZERO : 0U) | (fence->guarded > 0 ? GUARD : 0U);
+    struct assembler a = {0};
+    /* Another architecture's numbers mean other calls: none of them is let through. */
+    emit(&a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, architecture));
+    emit(&a, FILTER_JUMP_EQUAL, 1, 0, NATIVE_ARCHITECTURE);
+    emit(&a, FILTER_RETURN, 0, 0, SECCOMP_FAIL | ENOSYS);
+    emit(&a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, number));
+#ifdef X32_SYSCALL_BIT
+    emit(&a, FILTER_JUMP_AT_LEAST, 0, 1, X32_SYSCALL_BIT);
+    emit(&a, FILTER_RETURN, 0, 0, SECCOMP_FAIL | ENOSYS);
+#endif
+    for (size_t i = 0; i < RULE_COUNT; i++) {
+        const struct rule *rule = &rules[i];
+        if ((groups & rule->group) == 0)
+            continue;
+        uint32_t value = rule->group == GUARD ? rule->value * (uint32_t)fence->guarded : rule->value;
+        emit_rule(&a, rule, verdict_of(fence, rule), value);
+    }
+    if (groups & GUARD) { /* kill(-1) is every process, the guarded one among them */
+        const struct rule everyone = {GUARD, SYS_kill, FORBID, 0, WORD, UINT32_MAX};
+        emit_rule(&a, &everyone, verdict_of(fence, &everyone), everyone.value);
+    }
+    emit(&a, FILTER_RETURN, 0, 0, SECCOMP_ALLOW);
+    if (a.at > sizeof code / sizeof code[0]) {
+        errno = E2BIG;
+        return fail(failure, MS_STAGE_FENCE, NULL);
+    }
+    *program = (struct filter_program){.length = a.at, .instructions = code};
+    return true;
+}
+
+bool fence_enter(const struct filter_program *program, int *listener, struct failure *failure) {
+    long fd = syscall(SYS_seccomp, SECCOMP_OPERATION_FILTER, listener ? SECCOMP_FLAG_NEW_LISTENER : 0UL, program);
+    if (fd < 0)
+        return fail(failure, MS_STAGE_FENCE, NULL);
+    if (listener)
+        *listener = (int)fd;
+    return true;
+}

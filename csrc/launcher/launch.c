@@ -1,0 +1,280 @@
+/* moonsand-launch: starts one command, confined as it was told, as the root of a process tree; says on its report
+ * descriptor what becomes of it; and leaves none of the tree behind. Section 4 of the design.
+ *
+ * In order: read the command line; take the report over; become the tree's root; verify and prepare the confinement;
+ * start the command; then wait for three things at once: the tree's processes, the host's requests, and the calls that
+ * the fence hands to the broker. When the command has ended, what is left of the tree is killed, unless the host asked
+ * for a termination with grace: then what is left has until the host's next word.
+ *
+ * Exit status: the command's own, 128 + n when signal n ended it; 125 when it was not run because the confinement could
+ * not be had, with one line on stderr; 126 or 127 when it could not be started. */
+#include "child.h"
+#include "confine.h"
+#include "environment.h"
+#include "failure.h"
+#include "options.h"
+#include "report.h"
+#include "tree.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { EXIT_CONFINEMENT = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+
+/* How long until another look at a tree that is being killed and is not gone yet. */
+enum { KILL_AGAIN_FIRST_MS = 1, KILL_AGAIN_MOST_MS = 64 };
+
+struct launch {
+    struct options options;
+    struct confinement confinement;
+    struct reporter reporter;
+    char **environment;
+    pid_t host; /* whose child the launcher is, and must not outlive */
+    pid_t command;
+    bool ended;
+    int status;        /* the command's, once ended */
+    bool terminating;  /* the tree has been asked to end, and has grace */
+    bool killing;      /* whatever is left is being killed */
+    bool tree_gone;
+    int leftovers;
+};
+
+static volatile sig_atomic_t forwarded; /* the signal to pass on to the command, 0 for none */
+
+static void on_signal(int signal) {
+    if (signal != SIGCHLD)
+        forwarded = signal;
+}
+
+static const int handled[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+
+/* Handled signals stay blocked but for the wait in `watch`: none is lost between a look and the wait. */
+static void block_signals(void) {
+    sigset_t set;
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
+        sigaddset(&set, handled[i]);
+        sigaction(handled[i], &action, NULL);
+    }
+    sigprocmask(SIG_SETMASK, &set, NULL);
+}
+
+/* Fails before the command could do anything: says so to the host and on stderr. */
+static int refuse(const struct launch *launch, const struct failure *failure) {
+    bool confinement = failure->stage >= MS_STAGE_SUBREAPER;
+    reporter_say(&launch->reporter, (struct ms_record){
+                                        .kind = confinement ? MS_REPORT_FAILED : MS_REPORT_EXEC_FAILED,
+                                        .stage = (uint16_t)failure->stage,
+                                        .error = failure->error,
+                                    });
+    const char *path = failure->path;
+    if (failure->stage == MS_STAGE_EXEC)
+        path = launch->options.argv[0];
+    else if (failure->stage == MS_STAGE_CHDIR)
+        path = launch->options.directory;
+    fprintf(stderr, "moonsand-launch: %s%s%s: %s\n", stage_word(failure->stage), path ? " " : "", path ? path : "",
+            strerror(failure->error));
+    if (failure->stage != MS_STAGE_EXEC)
+        return EXIT_CONFINEMENT;
+    return failure->error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+}
+
+/* The terminal among the standard descriptors becomes the one that controls the command's session. */
+static bool take_terminal(struct failure *failure) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (isatty(fd))
+            return ioctl(fd, TIOCSCTTY, 0) == 0 ? true : fail(failure, MS_STAGE_TERMINAL, NULL);
+    errno = ENOTTY;
+    return fail(failure, MS_STAGE_TERMINAL, NULL);
+}
+
+static bool empty_stdin(struct failure *failure) {
+    int fd = open("/dev/null", O_RDONLY);
+    if (fd < 0 || (fd != STDIN_FILENO && dup2(fd, STDIN_FILENO) < 0))
+        return fail(failure, MS_STAGE_STDIO, "/dev/null");
+    if (fd > STDERR_FILENO)
+        close(fd);
+    return true;
+}
+
+/* In the child: everything up to the exec. */
+static void become_command(void *context, struct failure *failure) {
+    struct launch *launch = context;
+    const struct options *options = &launch->options;
+    if (setsid() < 0) {
+        fail(failure, MS_STAGE_SESSION, NULL);
+        return;
+    }
+    if (options->terminal && !take_terminal(failure))
+        return;
+    if (options->stdin_null && !empty_stdin(failure))
+        return;
+    child_close_inherited();
+    if (!confinement_enter(&launch->confinement, failure))
+        return;
+    child_die_with_parent();
+    reporter_say(&launch->reporter, (struct ms_record){
+                                        .kind = MS_REPORT_CONFINED,
+                                        .value = launch->confinement.abi,
+                                        .flags = launch->confinement.gaps,
+                                        .pid = getpid(),
+                                    });
+    if (options->directory != NULL && chdir(options->directory) != 0) {
+        fail(failure, MS_STAGE_CHDIR, options->directory);
+        return;
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execve(options->argv[0], options->argv, launch->environment);
+    fail(failure, MS_STAGE_EXEC, options->argv[0]);
+}
+
+/* Collects every process that has changed its state, until there is nothing more to collect now. */
+static void reap(struct launch *launch) {
+    int status, flags = WNOHANG | (launch->options.terminal ? WUNTRACED : 0);
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, flags)) > 0) {
+        if (WIFSTOPPED(status)) {
+            if (pid == launch->command)
+                reporter_say(&launch->reporter,
+                             (struct ms_record){.kind = MS_REPORT_STOPPED, .value = WSTOPSIG(status)});
+        } else if (pid == launch->command) {
+            launch->ended = true;
+            launch->status = status;
+            reporter_say(&launch->reporter, (struct ms_record){.kind = MS_REPORT_ENDED, .value = status});
+            /* What it leaves is stopped at once, unless the tree is already ending with grace. */
+            launch->killing = launch->killing || !launch->terminating;
+        } else if (launch->killing && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+            launch->leftovers++;
+        }
+    }
+    launch->tree_gone = pid < 0 && errno == ECHILD;
+}
+
+static void signal_command(const struct launch *launch, int signal) {
+    if (!launch->ended) /* not reaped: its group cannot be another's */
+        kill(-launch->command, signal);
+}
+
+static void obey(struct launch *launch) {
+    struct ms_record request;
+    for (;;) {
+        switch (reporter_read(&launch->reporter, &request)) {
+        case REQUEST_NONE:
+            return;
+        case REQUEST_HOST_GONE:
+            close(launch->reporter.fd);
+            launch->reporter.fd = -1;
+            launch->killing = true;
+            return;
+        case REQUEST_READY:
+            break;
+        }
+        if (request.kind == MS_REQUEST_TERMINATE && !launch->terminating && !launch->killing) {
+            launch->terminating = true;
+            tree_signal(launch->command, SIGTERM);
+            tree_signal(launch->command, SIGCONT); /* a stopped process hears TERM only then */
+        } else if (request.kind == MS_REQUEST_KILL) {
+            launch->killing = true;
+        } else if (request.kind == MS_REQUEST_SIGNAL) {
+            signal_command(launch, request.value);
+        }
+    }
+}
+
+/* Waits for the next thing to happen, at most `timeout_ms` (-1: as long as it takes), and sees to it. */
+static void watch(struct launch *launch, int timeout_ms) {
+    struct pollfd watched[] = {
+        {.fd = launch->reporter.fd, .events = POLLIN},
+        {.fd = launch->confinement.listener, .events = POLLIN},
+    };
+    sigset_t none;
+    sigemptyset(&none);
+#ifdef __linux__
+    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
+    int ready = ppoll(watched, 2, timeout_ms < 0 ? NULL : &timeout, &none);
+#else
+    /* No ppoll: a signal that comes between the two calls is seen at the latest a moment later. */
+    sigset_t blocked;
+    sigprocmask(SIG_SETMASK, &none, &blocked);
+    int ready = poll(watched, 2, timeout_ms < 0 || timeout_ms > 20 ? 20 : timeout_ms);
+    sigprocmask(SIG_SETMASK, &blocked, NULL);
+#endif
+    if (forwarded == SIGHUP && getppid() != launch->host)
+        launch->killing = true;
+    else if (forwarded != 0)
+        signal_command(launch, forwarded);
+    forwarded = 0;
+    if (ready <= 0)
+        return;
+    if (watched[1].revents & POLLIN) {
+        confinement_serve(&launch->confinement, &launch->options);
+    } else if (watched[1].revents != 0) { /* nobody is behind the fence any more */
+        close(launch->confinement.listener);
+        launch->confinement.listener = -1;
+    }
+    if (watched[0].revents != 0)
+        obey(launch);
+}
+
+/* Until the command has ended and nothing of its tree is left. */
+static void attend(struct launch *launch) {
+    int again_ms = KILL_AGAIN_FIRST_MS;
+    for (;;) {
+        reap(launch);
+        if (launch->tree_gone)
+            return;
+        if (launch->killing) {
+            tree_kill_children(launch->command);
+            watch(launch, again_ms);
+            again_ms = again_ms * 2 < KILL_AGAIN_MOST_MS ? again_ms * 2 : KILL_AGAIN_MOST_MS;
+        } else {
+            watch(launch, -1);
+        }
+    }
+}
+
+static int run(struct launch *launch) {
+    struct failure failure = {0};
+    if (!tree_adopt(&failure) || !confinement_prepare(&launch->confinement, &launch->options, &failure))
+        return refuse(launch, &failure);
+    launch->command = child_start(become_command, launch, &failure);
+    if (launch->command == 0)
+        return refuse(launch, &failure);
+    attend(launch);
+    reporter_say(&launch->reporter, (struct ms_record){.kind = MS_REPORT_LEFTOVERS, .value = launch->leftovers});
+    return WIFSIGNALED(launch->status) ? 128 + WTERMSIG(launch->status) : WEXITSTATUS(launch->status);
+}
+
+int main(int argc, char **argv) {
+    struct launch launch = {.host = getppid(), .reporter = {.fd = -1}, .confinement = {.listener = -1}};
+    if (!options_parse(&launch.options, argc, argv))
+        return EXIT_CONFINEMENT;
+    if (launch.options.probe)
+        return confinement_probe();
+    if (launch.options.report_fd >= 0 && !reporter_open(&launch.reporter, launch.options.report_fd) &&
+        !(launch.options.report_optional && errno == EBADF)) {
+        fprintf(stderr, "moonsand-launch: report descriptor: %s\n", strerror(errno));
+        return EXIT_CONFINEMENT;
+    }
+    block_signals();
+    launch.environment = environment_for_command(&launch.options, environ);
+    if (launch.environment == NULL)
+        return refuse(&launch, &(struct failure){.stage = MS_STAGE_MEMORY, .error = ENOMEM});
+    int status = run(&launch);
+    free(launch.environment);
+    options_free(&launch.options);
+    return status;
+}
