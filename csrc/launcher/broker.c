@@ -88,20 +88,20 @@ static bool below_roots(const char *path, const struct list *roots) {
 }
 
 /* Where the object lies now, as the kernel says. An unlinked one lies nowhere; only its own processes have it. */
-static int check_place(int object, const struct list *roots) {
+static int check_place(int object, const struct list *roots, int refusal) {
     char link[LINK_TEXT], path[PATH_MAX + 16];
     struct stat status;
     if (fstat(object, &status) != 0)
         return errno;
     /* A device node stands for the device, wherever the node lies: it keeps its metadata. */
     if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode))
-        return EACCES;
+        return refusal;
     snprintf(link, sizeof link, "/proc/self/fd/%d", object);
     ssize_t n = readlink(link, path, sizeof path - 1);
     if (n <= 0 || n == (ssize_t)sizeof path - 1)
-        return EACCES;
+        return refusal;
     path[n] = '\0';
-    return path[0] == '/' && below_roots(path, roots) ? 0 : EACCES;
+    return path[0] == '/' && below_roots(path, roots) ? 0 : refusal;
 }
 
 /* The number in /proc/self/fd/N and its other names: libraries change links and O_PATH descriptors that way. */
@@ -375,7 +375,7 @@ static int perform(int object, const struct change *change) {
     return result == 0 ? 0 : errno;
 }
 
-static int answer(struct caller *caller, const struct seccomp_call *call, const struct list *roots) {
+static int answer(struct caller *caller, const struct seccomp_call *call, const struct list *roots, int refusal) {
     static struct change change; /* a path's worth of room, and one call at a time */
     memset(&change, 0, offsetof(struct change, path));
     change.value = NULL;
@@ -386,7 +386,7 @@ static int answer(struct caller *caller, const struct seccomp_call *call, const 
     if (error == 0 && !caller_waits(caller))
         error = EINTR;
     if (error == 0)
-        error = check_place(object, roots);
+        error = check_place(object, roots, refusal);
     if (error == 0)
         error = perform(object, &change);
     if (object >= 0)
@@ -395,7 +395,7 @@ static int answer(struct caller *caller, const struct seccomp_call *call, const 
     return error;
 }
 
-bool broker_serve(int listener, const struct list *roots) {
+bool broker_serve(int listener, const struct list *roots, int refusal) {
     /* The kernel may know larger structures than this build does: it writes as much as it says. */
     static union {
         struct seccomp_request request;
@@ -407,7 +407,7 @@ bool broker_serve(int listener, const struct list *roots) {
     struct caller caller;
     int error = caller_open(&caller, listener, &in.request);
     if (error == 0) {
-        error = answer(&caller, &in.request.call, roots);
+        error = answer(&caller, &in.request.call, roots, refusal);
         close(caller.memory);
     }
     struct seccomp_reply reply = {.id = in.request.id, .error = -error};

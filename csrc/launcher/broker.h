@@ -13,7 +13,7 @@
 #include "options.h"
 
 /* Answers one call on the listener, without waiting longer than the call takes: metadata may change at and below
- * `roots`. False when the listener is dead. */
-bool broker_serve(int listener, const struct list *roots);
+ * `roots`; elsewhere the answer is `refusal`. False when the listener is dead. */
+bool broker_serve(int listener, const struct list *roots, int refusal);
 
 #endif

@@ -35,6 +35,7 @@ static bool prepare_landlock(struct confinement *confinement, const struct optio
         return false;
     confinement->brokered = grants_directory(&options->read_write);
     fence->landlock = true;
+    fence->refusal = EACCES;
     fence->metadata = confinement->brokered ? METADATA_ASKED : METADATA_DENIED;
     fence->guarded = confinement->abi < 6 ? (int32_t)getpid() : 0;
     return true;
@@ -48,7 +49,11 @@ bool confinement_prepare(struct confinement *confinement, const struct options *
         return false;
     /* uid 0 owns the device nodes that a runner must leave writable: a mount cannot keep their metadata, the broker can. */
     bool user_zero = geteuid() == 0 || getuid() == 0;
-    struct fence fence = {.metadata = user_zero ? METADATA_ASKED : METADATA_FREE, .user_zero = user_zero};
+    struct fence fence = {
+        .metadata = user_zero ? METADATA_ASKED : METADATA_FREE,
+        .user_zero = user_zero,
+        .refusal = EROFS,
+    };
     confinement->brokered = user_zero;
     bool landlock = options->read_only.count > 0 || options->read_write.count > 0;
     if (landlock && !prepare_landlock(confinement, options, &fence, failure))
@@ -75,7 +80,9 @@ bool confinement_enter(struct confinement *confinement, struct failure *failure)
 void confinement_serve(struct confinement *confinement, const struct options *options) {
     static const char *everywhere[] = {"/"};
     const struct list mounts_govern = {.items = everywhere, .count = 1};
-    if (broker_serve(confinement->listener, confinement->abi > 0 ? &options->read_write : &mounts_govern))
+    bool landlock = confinement->abi > 0;
+    if (broker_serve(confinement->listener, landlock ? &options->read_write : &mounts_govern,
+                     landlock ? EACCES : EROFS))
         return;
     close(confinement->listener);
     confinement->listener = -1;

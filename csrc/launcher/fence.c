@@ -1,6 +1,6 @@
 /* What each part of the fence stops is data, in one table; the code below only compiles it.
  *
- * A refusal has the errno that the runner's own denials have (EACCES: the fence stands beside Landlock), so that the
+ * A refusal has the errno that the runner's own denials have (Landlock's EACCES, a read-only mount's EROFS), so that the
  * command and the classification hear one language; ENOSYS where programs then fall back to an older call that the
  * fence does understand. */
 #include "fence.h"
@@ -169,7 +169,7 @@ static uint32_t verdict_of(const struct fence *fence, const struct rule *rule) {
         return SECCOMP_ASK;
     switch (rule->action) {
     case DENY:
-        return SECCOMP_FAIL | EACCES;
+        return SECCOMP_FAIL | (uint32_t)fence->refusal;
     case ABSENT:
         return SECCOMP_FAIL | ENOSYS;
     case FORBID:
