@@ -1,7 +1,9 @@
 -- What luacheck allows where. Lua 5.4 everywhere, no globals of our own.
 std = "lua54"
 max_line_length = 120
-include_files = { "lua", "spec", "examples", "bench", "bin/moonsand", "script/*.lua", "*.rockspec", ".luacheckrc", ".busted" }
+include_files = {
+    "lua", "spec", "examples", "bench", "bin/moonsand", "script/*.lua", "*.rockspec", ".luacheckrc", ".busted",
+}
 exclude_files = { "build*", ".cache" }
 files["spec"].std = "+busted"
 files["*.rockspec"].std = "+rockspec"

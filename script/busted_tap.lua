@@ -1,4 +1,4 @@
--- A busted output handler: one TAP line a test, as each ends. Unlike busted's own TAP it gives a skipped test its name *and* why.
+-- A busted output handler: one TAP line a test, as each ends. Unlike busted's own, a skipped test has its name and why.
 --
 --   busted -o script/busted_tap.lua
 

@@ -2,9 +2,9 @@
 --
 --   lua5.4 script/tally.lua CTEST-LOG BUSTED-LOG
 --
--- Prints the names of the skipped and of the failed, and as the last line `N passed, N failed, N skipped`. A program that
--- announced more tests than it finished, or a runner that failed without a failed test, counts as a failure: a crash must
--- never look like success. Exit status 1 when something failed, or when nothing passed.
+-- Prints the names of the skipped and the failed, and as the last line `N passed, N failed, N skipped`. A program that
+-- announced more tests than it finished, or a runner that failed without a failed test, counts as a failure: a crash
+-- must never look like success. Exit status 1 when something failed, or when nothing passed.
 
 local passed, failures, skips = 0, {}, {}
 
