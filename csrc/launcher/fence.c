@@ -14,7 +14,7 @@ enum group {
     NEWER = 1 << 1,     /* newer spellings of the same: programs fall back */
     LANDLOCK = 1 << 2,  /* beside Landlock */
     USER_ZERO = 1 << 3, /* for uid 0 */
-    GUARD = 1 << 4,     /* for the guarded pid: `value` is multiplied with it */
+    GUARD = 1 << 4,     /* for the guarded pid */
 };
 
 enum action { DENY, ABSENT, FORBID, ALLOW };
@@ -27,6 +27,11 @@ struct rule {
     uint32_t mask;
     uint32_t value; /* the rule is about (argument & mask) == value */
 };
+
+/* Values of GUARD's rules, with the guarded pid as the unit; EVERYONE is kill(2)'s -1. */
+#define ITSELF UINT32_C(1)
+#define ITS_GROUP (UINT32_MAX)
+#define EVERYONE UINT32_C(0)
 
 #define ANY -1, 0, 0
 #define WORD UINT32_MAX
@@ -116,21 +121,31 @@ static const struct rule rules[] = {
     {USER_ZERO, SYS_clone3, ABSENT, ANY}, /* its flags are out of a filter's reach; libraries fall back to clone */
 
     /* Without Landlock's signal scope (ABI 6), these reach the launcher. */
-    {GUARD, SYS_kill, FORBID, 0, WORD, 1},
-    {GUARD, SYS_kill, FORBID, 0, WORD, UINT32_MAX}, /* its process group: its pid times -1 */
-    {GUARD, SYS_tkill, FORBID, 0, WORD, 1},
-    {GUARD, SYS_tgkill, FORBID, 0, WORD, 1},
-    {GUARD, SYS_rt_sigqueueinfo, FORBID, 0, WORD, 1},
-    {GUARD, SYS_rt_tgsigqueueinfo, FORBID, 0, WORD, 1},
-    {GUARD, SYS_pidfd_open, FORBID, 0, WORD, 1},
+    {GUARD, SYS_kill, FORBID, 0, WORD, ITSELF},
+    {GUARD, SYS_kill, FORBID, 0, WORD, ITS_GROUP},
+    {GUARD, SYS_kill, FORBID, 0, WORD, EVERYONE},
+    {GUARD, SYS_tkill, FORBID, 0, WORD, ITSELF},
+    {GUARD, SYS_tgkill, FORBID, 0, WORD, ITSELF},
+    {GUARD, SYS_rt_sigqueueinfo, FORBID, 0, WORD, ITSELF},
+    {GUARD, SYS_rt_tgsigqueueinfo, FORBID, 0, WORD, ITSELF},
+    {GUARD, SYS_pidfd_open, FORBID, 0, WORD, ITSELF},
     {GUARD, SYS_pidfd_send_signal, ABSENT, ANY},
 };
 
-enum { RULE_COUNT = sizeof rules / sizeof rules[0], LONGEST_RULE = 6, PROLOGUE = 6 };
+enum { RULE_COUNT = sizeof rules / sizeof rules[0], LONGEST_RULE = 4, PROLOGUE = 6, PER_CALL = 5 };
 
-static struct filter_instruction code[PROLOGUE + RULE_COUNT * LONGEST_RULE + LONGEST_RULE + 1];
+static struct filter_instruction code[PROLOGUE + RULE_COUNT * (LONGEST_RULE + PER_CALL)];
+
+/* A system call that rules are about: a run of them in `order`. */
+struct subject {
+    uint32_t call;
+    size_t first, count;
+};
 
 struct assembler {
+    const struct fence *fence;
+    const struct rule *order[RULE_COUNT]; /* the rules in force, by call, each call's in the table's order */
+    struct subject subjects[RULE_COUNT];
     unsigned short at;
 };
 
@@ -146,22 +161,6 @@ static uint32_t argument_offset(int argument) {
     const uint32_t low = 0;
 #endif
     return (uint32_t)offsetof(struct seccomp_call, arguments) + 8U * (uint32_t)argument + low;
-}
-
-static void emit_rule(struct assembler *a, const struct rule *rule, uint32_t verdict, uint32_t value) {
-    if (rule->argument < 0) {
-        emit(a, FILTER_JUMP_EQUAL, 0, 1, (uint32_t)rule->call);
-        emit(a, FILTER_RETURN, 0, 0, verdict);
-        return;
-    }
-    bool masked = rule->mask != WORD;
-    emit(a, FILTER_JUMP_EQUAL, 0, masked ? 5 : 4, (uint32_t)rule->call);
-    emit(a, FILTER_LOAD_WORD, 0, 0, argument_offset(rule->argument));
-    if (masked)
-        emit(a, FILTER_AND, 0, 0, rule->mask);
-    emit(a, FILTER_JUMP_EQUAL, 0, 1, value);
-    emit(a, FILTER_RETURN, 0, 0, verdict);
-    emit(a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, number));
 }
 
 static uint32_t verdict_of(const struct fence *fence, const struct rule *rule) {
@@ -180,10 +179,73 @@ static uint32_t verdict_of(const struct fence *fence, const struct rule *rule) {
     return SECCOMP_ALLOW;
 }
 
-bool fence_build(const struct fence *fence, struct filter_program *program, struct failure *failure) {
-    unsigned groups = (fence->metadata != METADATA_FREE ? METADATA | NEWER : 0U) | (fence->landlock ? LANDLOCK : 0U) |
-                      (fence->user_zero ? USER_ZERO : 0U) | (fence->guarded > 0 ? GUARD : 0U);
-    struct assembler a = {0};
+static uint32_t value_of(const struct fence *fence, const struct rule *rule) {
+    if (rule->group != GUARD)
+        return rule->value;
+    return rule->value == EVERYONE ? UINT32_MAX : rule->value * (uint32_t)fence->guarded;
+}
+
+/* The call is this subject's: its rules one after the other, the first that fits decides. */
+static void emit_rules(struct assembler *a, const struct subject *subject) {
+    for (size_t i = subject->first; i < subject->first + subject->count; i++) {
+        const struct rule *rule = a->order[i];
+        uint32_t verdict = verdict_of(a->fence, rule);
+        if (rule->argument < 0) {
+            emit(a, FILTER_RETURN, 0, 0, verdict);
+            return;
+        }
+        emit(a, FILTER_LOAD_WORD, 0, 0, argument_offset(rule->argument));
+        if (rule->mask != WORD)
+            emit(a, FILTER_AND, 0, 0, rule->mask);
+        emit(a, FILTER_JUMP_EQUAL, 0, 1, value_of(a->fence, rule));
+        emit(a, FILTER_RETURN, 0, 0, verdict);
+    }
+    emit(a, FILTER_RETURN, 0, 0, SECCOMP_ALLOW);
+}
+
+/* A search tree over the calls. When the filter is installed, the kernel walks it once for every call that there is, to
+ * note those that are always allowed (kernel/seccomp.c, seccomp_cache_prepare): as a chain, the walk was what installing
+ * it cost. */
+static void emit_tree(struct assembler *a, size_t from, size_t to) {
+    if (to - from == 1) {
+        emit(a, FILTER_JUMP_EQUAL, 1, 0, a->subjects[from].call);
+        emit(a, FILTER_RETURN, 0, 0, SECCOMP_ALLOW);
+        emit_rules(a, &a->subjects[from]);
+        return;
+    }
+    size_t middle = from + (to - from) / 2;
+    emit(a, FILTER_JUMP_AT_LEAST, 0, 1, a->subjects[middle].call);
+    unsigned short jump = a->at;
+    emit(a, FILTER_JUMP, 0, 0, 0); /* a jump of its own reaches further than a comparison's */
+    emit_tree(a, from, middle);
+    code[jump].operand = (uint32_t)(a->at - jump - 1);
+    emit_tree(a, middle, to);
+}
+
+static size_t collect(struct assembler *a, unsigned groups) {
+    size_t count = 0, subjects = 0;
+    for (size_t i = 0; i < RULE_COUNT; i++) {
+        if ((groups & rules[i].group) == 0)
+            continue;
+        size_t at = count++;
+        for (; at > 0 && a->order[at - 1]->call > rules[i].call; at--)
+            a->order[at] = a->order[at - 1];
+        a->order[at] = &rules[i];
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || a->order[i]->call != a->order[i - 1]->call)
+            a->subjects[subjects++] = (struct subject){.call = (uint32_t)a->order[i]->call, .first = i};
+        a->subjects[subjects - 1].count++;
+    }
+    return subjects;
+}
+
+void fence_build(const struct fence *fence, struct filter_program *program) {
+    static struct assembler a;
+    a = (struct assembler){.fence = fence};
+    size_t subjects = collect(&a, (fence->metadata != METADATA_FREE ? METADATA | NEWER : 0U) |
+                                      (fence->landlock ? LANDLOCK : 0U) | (fence->user_zero ? USER_ZERO : 0U) |
+                                      (fence->guarded > 0 ? GUARD : 0U));
     /* Another architecture's numbers mean other calls: none of them is let through. */
     emit(&a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, architecture));
     emit(&a, FILTER_JUMP_EQUAL, 1, 0, NATIVE_ARCHITECTURE);
@@ -193,24 +255,11 @@ bool fence_build(const struct fence *fence, struct filter_program *program, stru
     emit(&a, FILTER_JUMP_AT_LEAST, 0, 1, X32_SYSCALL_BIT);
     emit(&a, FILTER_RETURN, 0, 0, SECCOMP_FAIL | ENOSYS);
 #endif
-    for (size_t i = 0; i < RULE_COUNT; i++) {
-        const struct rule *rule = &rules[i];
-        if ((groups & rule->group) == 0)
-            continue;
-        uint32_t value = rule->group == GUARD ? rule->value * (uint32_t)fence->guarded : rule->value;
-        emit_rule(&a, rule, verdict_of(fence, rule), value);
-    }
-    if (groups & GUARD) { /* kill(-1) is every process, the guarded one among them */
-        const struct rule everyone = {GUARD, SYS_kill, FORBID, 0, WORD, UINT32_MAX};
-        emit_rule(&a, &everyone, verdict_of(fence, &everyone), everyone.value);
-    }
-    emit(&a, FILTER_RETURN, 0, 0, SECCOMP_ALLOW);
-    if (a.at > sizeof code / sizeof code[0]) {
-        errno = E2BIG;
-        return fail(failure, MS_STAGE_FENCE, NULL);
-    }
+    if (subjects > 0)
+        emit_tree(&a, 0, subjects);
+    else
+        emit(&a, FILTER_RETURN, 0, 0, SECCOMP_ALLOW);
     *program = (struct filter_program){.length = a.at, .instructions = code};
-    return true;
 }
 
 bool fence_enter(const struct filter_program *program, int *listener, struct failure *failure) {
