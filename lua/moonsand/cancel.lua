@@ -1,8 +1,9 @@
 --- A token by which a running command is aborted from elsewhere.
 --
--- "Elsewhere" is a place that runs while the command does: an `on_output` callback, a signal handler (luaposix runs them
--- in a hook, and a blocked wait gives way to it), another coroutine. One token may be given to any number of commands.
--- Relies on nothing but `terminate` of what is attached; the supervisor does the rest, so `cancel` never blocks.
+-- "Elsewhere" is a place that runs while the command does: an `on_output` callback, a signal handler (luaposix runs
+-- them in a hook, and a blocked wait gives way to it), another coroutine. One token may be given to any number of
+-- commands. Relies on nothing but `terminate` of what is attached; the supervisor does the rest, so `cancel` never
+-- blocks.
 -- @module moonsand.cancel
 
 local Token = {}

@@ -90,7 +90,8 @@ end
 --- Whether the sandbox stopped a file effect of the command.
 --
 -- An inference, and a conservative one: the command failed by its own exit, and its last words contain the words of
--- this runner's denial. An unrelated error in the same words counts too; a denial that the command kept to itself does not.
+-- this runner's denial. An unrelated error in the same words counts too; a denial that the command kept to itself does
+-- not.
 -- @tparam table outcome `{ exit_code?, signal?, stderr }`
 -- @tparam {string,...} signatures
 -- @treturn boolean

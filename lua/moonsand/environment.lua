@@ -169,10 +169,10 @@ end
 -- A place for temporary files that the mode leaves writable. macOS gives every user a directory of their own, which the
 -- Seatbelt profile allows.
 local function writable_temporary_directory(platform, ambient)
-  if platform == "darwin" and ambient and (ambient:find("^/var/folders/") or ambient:find("^/private/var/folders/")) then
-    return ambient
-  end
-  return "/tmp"
+  local is_own = platform == "darwin"
+    and ambient
+    and (ambient:find("^/var/folders/") or ambient:find("^/private/var/folders/"))
+  return is_own and ambient or "/tmp"
 end
 
 -- PATH for the runner: entries that are relative, or below what confined commands may write, name programs that the

@@ -67,14 +67,14 @@ end
 function request.settings(options)
   local settings = {}
   for field, default in pairs(request.defaults) do
-    local value, fault = default, nil
+    settings[field] = default
     if options[field] ~= nil then
-      value, fault = checked_number(options[field])
+      local value, fault = checked_number(options[field])
       if not value then
         return invalid(field, fault)
       end
+      settings[field] = value
     end
-    settings[field] = value
   end
   return settings
 end
