@@ -59,8 +59,8 @@ bool confinement_prepare(struct confinement *confinement, const struct options *
     if (landlock && !prepare_landlock(confinement, options, &fence, failure))
         return false;
     confinement->fenced = landlock || fence.user_zero;
-    if (confinement->fenced)
-        fence_build(&fence, &program);
+    if (confinement->fenced && !fence_build(&fence, &program, failure))
+        return false;
     /* The broker must not be able to do more than the command could by itself. */
     return capabilities_drop(failure);
 }

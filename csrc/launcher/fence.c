@@ -38,7 +38,7 @@ struct rule {
 
 /* ioctl numbers carry the direction in the top two bits and a letter for the family in the second byte (ioctl(2)). */
 #define FAMILY(letter) 1, UINT32_C(0x0000ff00), (uint32_t)(letter) << 8
-#define READS(letter) 1, UINT32_C(0xc000ff00), UINT32_C(0x80000000) | (uint32_t)(letter) << 8
+#define ONLY_READS 1, UINT32_C(0xc0000000), UINT32_C(0x80000000)
 #define COMMAND(number) 1, WORD, UINT32_C(number)
 
 static const struct rule rules[] = {
@@ -77,31 +77,24 @@ static const struct rule rules[] = {
     /* its operations go past this filter, extended attributes among them */
     {LANDLOCK, SYS_io_uring_setup, FORBID, ANY},
 
-    /* File systems' own ioctls change inode flags, and make subvolumes and reflinks, on a descriptor that was opened for
-     * reading. Of each family pass the commands that only read, and the copies whose target is open for writing. */
-    {LANDLOCK, SYS_ioctl, DENY, COMMAND(0x800c6613)}, /* FS_IOC_SET_ENCRYPTION_POLICY, which says that it reads */
-    {LANDLOCK, SYS_ioctl, ALLOW, READS('f')},
-    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0xc020660b)}, /* FS_IOC_FIEMAP */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY('f')},
-    {LANDLOCK, SYS_ioctl, ALLOW, READS('X')},
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY('X')}, /* XFS, FS_IOC_FSSETXATTR */
-    {LANDLOCK, SYS_ioctl, ALLOW, READS('v')},
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY('v')}, /* FS_IOC_SETVERSION */
-    {LANDLOCK, SYS_ioctl, ALLOW, READS(0x94)},
-    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x40049409)}, /* FICLONE */
-    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x4020940d)}, /* FICLONERANGE */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0x94)},         /* Btrfs; deduplication too */
-    {LANDLOCK, SYS_ioctl, ALLOW, READS('r')},
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY('r')}, /* FAT attributes */
-    {LANDLOCK, SYS_ioctl, ALLOW, READS(0xf5)},
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xf5)}, /* F2FS */
-    {LANDLOCK, SYS_ioctl, ALLOW, READS('o')},
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY('o')}, /* OCFS2 */
-    {LANDLOCK, SYS_ioctl, ALLOW, READS(0xcf)},
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcf)}, /* CIFS */
     /* typing into a terminal */
     {LANDLOCK, SYS_ioctl, FORBID, COMMAND(0x5412)}, /* TIOCSTI */
     {LANDLOCK, SYS_ioctl, FORBID, COMMAND(0x541c)}, /* TIOCLINUX */
+    /* File systems' own ioctls change inode flags, and make subvolumes and reflinks, on a descriptor that was opened for
+     * reading. Of their families pass the commands that only read, and the copies whose target is open for writing. */
+    {LANDLOCK, SYS_ioctl, DENY, COMMAND(0x800c6613)},  /* FS_IOC_SET_ENCRYPTION_POLICY, which says that it reads */
+    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0xc020660b)}, /* FS_IOC_FIEMAP */
+    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x40049409)}, /* FICLONE */
+    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x4020940d)}, /* FICLONERANGE */
+    {LANDLOCK, SYS_ioctl, ALLOW, ONLY_READS},
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY('f')},  /* FS_IOC_SETFLAGS, ext4 */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY('X')},  /* FS_IOC_FSSETXATTR, XFS */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY('v')},  /* FS_IOC_SETVERSION */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0x94)}, /* Btrfs; deduplication too */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY('r')},  /* FAT attributes */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xf5)}, /* F2FS */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY('o')},  /* OCFS2 */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcf)}, /* CIFS */
 
 /* POSIX message queues are files of /dev/mqueue that Landlock has no hook for. O_CREAT: */
 #if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || defined(__riscv) ||        \
@@ -132,9 +125,9 @@ static const struct rule rules[] = {
     {GUARD, SYS_pidfd_send_signal, ABSENT, ANY},
 };
 
-enum { RULE_COUNT = sizeof rules / sizeof rules[0], LONGEST_RULE = 4, PROLOGUE = 6, PER_CALL = 5 };
+enum { RULE_COUNT = sizeof rules / sizeof rules[0], PROLOGUE = 8, PER_RULE = 5, VERDICTS = 8 };
 
-static struct filter_instruction code[PROLOGUE + RULE_COUNT * (LONGEST_RULE + PER_CALL)];
+static struct filter_instruction code[PROLOGUE + RULE_COUNT * PER_RULE + VERDICTS];
 
 /* A system call that rules are about: a run of them in `order`. */
 struct subject {
@@ -142,15 +135,51 @@ struct subject {
     size_t first, count;
 };
 
+/* A branch whose target is a verdict, patched when the verdicts stand at the end. */
+struct branch {
+    unsigned short at;
+    bool when_true;
+    uint32_t verdict;
+};
+
 struct assembler {
     const struct fence *fence;
     const struct rule *order[RULE_COUNT]; /* the rules in force, by call, each call's in the table's order */
     struct subject subjects[RULE_COUNT];
+    struct branch branches[3 * RULE_COUNT + PROLOGUE];
+    size_t branch_count;
     unsigned short at;
 };
 
 static void emit(struct assembler *a, uint16_t op, uint8_t yes, uint8_t no, uint32_t operand) {
     code[a->at++] = (struct filter_instruction){op, yes, no, operand};
+}
+
+/* The instruction just emitted goes to a verdict when it compares true (or false). */
+static void decide(struct assembler *a, bool when_true, uint32_t verdict) {
+    a->branches[a->branch_count++] =
+        (struct branch){.at = (unsigned short)(a->at - 1), .when_true = when_true, .verdict = verdict};
+}
+
+/* One return a verdict, and every branch to it. */
+static void emit_verdicts(struct assembler *a) {
+    for (size_t i = 0; i < a->branch_count; i++) {
+        uint32_t verdict = a->branches[i].verdict;
+        bool emitted = false;
+        for (size_t j = 0; j < i; j++)
+            emitted = emitted || a->branches[j].verdict == verdict;
+        if (emitted)
+            continue;
+        for (size_t j = i; j < a->branch_count; j++) {
+            const struct branch *branch = &a->branches[j];
+            uint8_t distance = (uint8_t)(a->at - branch->at - 1);
+            if (branch->verdict == verdict && branch->when_true)
+                code[branch->at].jump_true = distance;
+            else if (branch->verdict == verdict)
+                code[branch->at].jump_false = distance;
+        }
+        emit(a, FILTER_RETURN, 0, 0, verdict);
+    }
 }
 
 /* The low word of an argument: every value that a rule compares is a 32-bit one to the kernel. */
@@ -187,38 +216,41 @@ static uint32_t value_of(const struct fence *fence, const struct rule *rule) {
 
 /* The call is this subject's: its rules one after the other, the first that fits decides. */
 static void emit_rules(struct assembler *a, const struct subject *subject) {
+    const struct rule *loaded = NULL;
     for (size_t i = subject->first; i < subject->first + subject->count; i++) {
         const struct rule *rule = a->order[i];
-        uint32_t verdict = verdict_of(a->fence, rule);
-        if (rule->argument < 0) {
-            emit(a, FILTER_RETURN, 0, 0, verdict);
-            return;
+        if (loaded == NULL || loaded->argument != rule->argument || loaded->mask != rule->mask) {
+            emit(a, FILTER_LOAD_WORD, 0, 0, argument_offset(rule->argument));
+            if (rule->mask != WORD)
+                emit(a, FILTER_AND, 0, 0, rule->mask);
+            loaded = rule;
         }
-        emit(a, FILTER_LOAD_WORD, 0, 0, argument_offset(rule->argument));
-        if (rule->mask != WORD)
-            emit(a, FILTER_AND, 0, 0, rule->mask);
-        emit(a, FILTER_JUMP_EQUAL, 0, 1, value_of(a->fence, rule));
-        emit(a, FILTER_RETURN, 0, 0, verdict);
+        emit(a, FILTER_JUMP_EQUAL, 0, 0, value_of(a->fence, rule));
+        decide(a, true, verdict_of(a->fence, rule));
     }
-    emit(a, FILTER_RETURN, 0, 0, SECCOMP_ALLOW);
+    decide(a, false, SECCOMP_ALLOW); /* the last of them */
 }
 
 /* A search tree over the calls. When the filter is installed, the kernel walks it once for every call that there is, to
- * note those that are always allowed (kernel/seccomp.c, seccomp_cache_prepare): as a chain, the walk was what installing
- * it cost. */
+ * note those that are always allowed (kernel/seccomp.c, seccomp_cache_prepare), and compiles it: a long chain takes it
+ * a tenth of a millisecond. */
 static void emit_tree(struct assembler *a, size_t from, size_t to) {
     if (to - from == 1) {
-        emit(a, FILTER_JUMP_EQUAL, 1, 0, a->subjects[from].call);
-        emit(a, FILTER_RETURN, 0, 0, SECCOMP_ALLOW);
-        emit_rules(a, &a->subjects[from]);
+        const struct subject *subject = &a->subjects[from];
+        const struct rule *rule = a->order[subject->first];
+        emit(a, FILTER_JUMP_EQUAL, 0, 0, subject->call);
+        decide(a, false, SECCOMP_ALLOW);
+        if (rule->argument < 0)
+            decide(a, true, verdict_of(a->fence, rule));
+        else
+            emit_rules(a, subject);
         return;
     }
     size_t middle = from + (to - from) / 2;
-    emit(a, FILTER_JUMP_AT_LEAST, 0, 1, a->subjects[middle].call);
-    unsigned short jump = a->at;
-    emit(a, FILTER_JUMP, 0, 0, 0); /* a jump of its own reaches further than a comparison's */
+    unsigned short comparison = a->at;
+    emit(a, FILTER_JUMP_AT_LEAST, 0, 0, a->subjects[middle].call);
     emit_tree(a, from, middle);
-    code[jump].operand = (uint32_t)(a->at - jump - 1);
+    code[comparison].jump_true = (uint8_t)(a->at - comparison - 1);
     emit_tree(a, middle, to);
 }
 
@@ -240,26 +272,31 @@ static size_t collect(struct assembler *a, unsigned groups) {
     return subjects;
 }
 
-void fence_build(const struct fence *fence, struct filter_program *program) {
+bool fence_build(const struct fence *fence, struct filter_program *program, struct failure *failure) {
     static struct assembler a;
     a = (struct assembler){.fence = fence};
     size_t subjects = collect(&a, (fence->metadata != METADATA_FREE ? METADATA | NEWER : 0U) |
                                       (fence->landlock ? LANDLOCK : 0U) | (fence->user_zero ? USER_ZERO : 0U) |
                                       (fence->guarded > 0 ? GUARD : 0U));
+    if (subjects == 0)
+        return fail(failure, MS_STAGE_FENCE, NULL);
     /* Another architecture's numbers mean other calls: none of them is let through. */
     emit(&a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, architecture));
-    emit(&a, FILTER_JUMP_EQUAL, 1, 0, NATIVE_ARCHITECTURE);
-    emit(&a, FILTER_RETURN, 0, 0, SECCOMP_FAIL | ENOSYS);
+    emit(&a, FILTER_JUMP_EQUAL, 0, 0, NATIVE_ARCHITECTURE);
+    decide(&a, false, SECCOMP_FAIL | ENOSYS);
     emit(&a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, number));
 #ifdef X32_SYSCALL_BIT
-    emit(&a, FILTER_JUMP_AT_LEAST, 0, 1, X32_SYSCALL_BIT);
-    emit(&a, FILTER_RETURN, 0, 0, SECCOMP_FAIL | ENOSYS);
+    emit(&a, FILTER_JUMP_AT_LEAST, 0, 0, X32_SYSCALL_BIT);
+    decide(&a, true, SECCOMP_FAIL | ENOSYS);
 #endif
-    if (subjects > 0)
-        emit_tree(&a, 0, subjects);
-    else
-        emit(&a, FILTER_RETURN, 0, 0, SECCOMP_ALLOW);
+    emit_tree(&a, 0, subjects);
+    emit_verdicts(&a);
+    if (a.at > UINT8_MAX) { /* a branch reaches no further */
+        errno = E2BIG;
+        return fail(failure, MS_STAGE_FENCE, NULL);
+    }
     *program = (struct filter_program){.length = a.at, .instructions = code};
+    return true;
 }
 
 bool fence_enter(const struct filter_program *program, int *listener, struct failure *failure) {

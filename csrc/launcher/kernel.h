@@ -145,7 +145,6 @@ struct seccomp_sizes {
 
 #define FILTER_LOAD_WORD 0x20    /* BPF_LD | BPF_W | BPF_ABS */
 #define FILTER_AND 0x54          /* BPF_ALU | BPF_AND | BPF_K */
-#define FILTER_JUMP 0x05          /* BPF_JMP | BPF_JA */
 #define FILTER_JUMP_EQUAL 0x15     /* BPF_JMP | BPF_JEQ | BPF_K */
 #define FILTER_JUMP_AT_LEAST 0x35 /* BPF_JMP | BPF_JGE | BPF_K */
 #define FILTER_RETURN 0x06       /* BPF_RET | BPF_K */
