@@ -95,6 +95,10 @@ static const struct rule rules[] = {
     {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xf5)}, /* F2FS */
     {LANDLOCK, SYS_ioctl, DENY, FAMILY('o')},  /* OCFS2 */
     {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcf)}, /* CIFS */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0x97)}, /* Ceph layouts */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xbc)}, /* bcachefs subvolumes */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcd)}, /* ReiserFS */
+    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0x83)}, /* ZFS attributes */
 
 /* POSIX message queues are files of /dev/mqueue that Landlock has no hook for. O_CREAT: */
 #if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || defined(__riscv) ||        \

@@ -6,6 +6,7 @@
 -- Why each option of the profile is there:
 --
 -- - `--die-with-parent`, `--unshare-pid`, `--as-pid-1`: the tree ends with its root, and its root is the launcher.
+-- - `--unshare-ipc`: POSIX message queues are files that no mount governs, and System V segments outlive their makers.
 -- - `--cap-drop ALL`: for root, who could otherwise remount the tree. (bwrap sets no_new_privs itself.)
 -- - `--remount-ro /dev`: bwrap's own /dev is a writable tmpfs. The device nodes in it work all the same; remounting
 --   *them* would make them unusable (bwrap adds nodev), and their metadata is the launcher's to keep.
@@ -58,7 +59,8 @@ end
 -- @treturn {string,...} options, to be followed by `--` and the launcher
 -- @treturn {string,...} places that are writable then
 function bwrap.profile(policy, facts)
-  local options = { "--die-with-parent", "--unshare-pid", "--as-pid-1", "--cap-drop", "ALL", "--ro-bind", "/", "/" }
+  local options = { "--die-with-parent", "--unshare-pid", "--as-pid-1", "--unshare-ipc", "--cap-drop", "ALL" }
+  add(options, "--ro-bind", "/", "/")
   local root = policy.mode == "workspace-write" and policy.workspace_root or nil
   local tmp = facts.tmp
   -- Mounts are made in the order given: a root above /tmp (or `/`) would cover what is mounted before it.
