@@ -45,6 +45,9 @@ int ms_events_wait(struct ms_events *events, struct ms_source **ready, int size,
 /* Makes the current or the next ms_events_wait return. */
 void ms_events_wake(struct ms_events *events);
 
+/* Lets a pipe hold more, where the system can do that. A wish. */
+void ms_pipe_widen(int fd, int size);
+
 /* A flag that poll(2) can wait for: `fds[0]` is readable while it is raised. 0 or an errno. */
 int ms_flag_open(int fds[2]);
 void ms_flag_raise(const int fds[2]);

@@ -27,14 +27,15 @@ struct ms_spawn_request {
     const char *cwd; /* or NULL: the caller's */
     int stdio[3];    /* enum ms_stdio, or a descriptor */
     bool report;     /* a socket pair, the child's end at MS_REPORT_FD */
-    bool die_with_thread; /* Linux: SIGKILL to the child when the calling thread ends (prctl(2), PR_SET_PDEATHSIG) */
+    bool die_with_host; /* Linux, and only when called on the main thread (see PR_SET_PDEATHSIG in prctl(2): it is about
+                           threads): SIGKILL to the child when the host is gone. For what has no report to tell by */
 };
 
 /* A child process, as something that can be signalled without ever hitting a stranger. */
 struct ms_child {
-    pid_t pid;     /* also its process group and session */
-    int handle;    /* Linux: a pidfd. -1 where the system has no such thing */
-    bool reaped;   /* its pid may belong to anyone now */
+    pid_t pid;   /* also its process group and session */
+    int handle;  /* Linux: a pidfd. -1 where the system has no such thing */
+    bool reaped; /* its pid may belong to anyone now */
 };
 
 struct ms_spawned {
@@ -42,6 +43,9 @@ struct ms_spawned {
     int stdio[3]; /* our ends of the pipes asked for, close-on-exec and non-blocking; else -1 */
     int report;   /* our end of the report, close-on-exec; else -1 */
 };
+
+/* A pipe, close-on-exec: read end, write end. 0 or an errno. */
+int ms_pipe(int ends[2]);
 
 /* 0, or -1 with `error` filled. */
 int ms_spawn(const struct ms_spawn_request *request, struct ms_spawned *spawned, struct ms_error *error);
