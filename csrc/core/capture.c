@@ -14,7 +14,7 @@
 
 enum {
     FIRST_SIZE = 4096,
-    SLACK = 512, /* over the limit; at least one byte is needed */
+    SLACK = 512,           /* over the limit; at least one byte is needed */
     PIPE_SIZE = 64 * 1024, /* what a pipe holds, unless made larger */
     WIDE_PIPE = 256 * 1024
 };
@@ -116,7 +116,8 @@ static void settle_for_less(struct ms_capture *capture)
 /* Where the next bytes go: at most two parts. Returns their size. */
 static size_t room_for_more(struct ms_capture *capture, struct iovec parts[2], int *count)
 {
-    if (capture->total >= capture->size && capture->size < ring_limit(capture) && !capture->short_of_memory && !grow(capture)) {
+    if (capture->total >= capture->size && capture->size < ring_limit(capture) && !capture->short_of_memory &&
+        !grow(capture)) {
         capture->short_of_memory = true;
         settle_for_less(capture);
     }

@@ -31,10 +31,10 @@ struct ms_capture {
     struct ms_spill_dir *spill_dir; /* where a spill would go, or NULL */
     struct ms_spill spill;
     int spill_error;
-    uint8_t spill_state; /* enum ms_spill_state */
+    uint8_t spill_state;  /* enum ms_spill_state */
     bool widened;         /* the pipe was made larger */
     bool short_of_memory; /* the ring could not grow */
-    const char *prefix;  /* of the spill file's name */
+    const char *prefix;   /* of the spill file's name */
 };
 
 enum ms_capture_result {

@@ -29,15 +29,15 @@ static const char *gnu_text(const char *text, const char *buffer)
     return text;
 }
 
-#define ERROR_TEXT(number, buffer, size) \
+#define ERROR_TEXT(number, buffer, size)                                                                               \
     _Generic(strerror_r(number, buffer, size), int: posix_text, char *: gnu_text)(strerror_r(number, buffer, size), buffer)
 
 char *ms_error_message(const struct ms_error *error, char *buffer, size_t size)
 {
     char text[128];
-    snprintf(buffer, size, "%s%s%s: %s%s%s%s", ms_stage_name((int)error->stage), error->path[0] != '\0' ? " " : "", error->path,
-             ERROR_TEXT(error->error, text, sizeof text), error->reason[0] != '\0' ? " (" : "", error->reason,
-             error->reason[0] != '\0' ? ")" : "");
+    snprintf(buffer, size, "%s%s%s: %s%s%s%s", ms_stage_name((int)error->stage), error->path[0] != '\0' ? " " : "",
+             error->path, ERROR_TEXT(error->error, text, sizeof text), error->reason[0] != '\0' ? " (" : "",
+             error->reason, error->reason[0] != '\0' ? ")" : "");
     return buffer;
 }
 
@@ -78,19 +78,22 @@ struct named_number {
     const char *name;
 };
 
-#define NAMED(constant) { constant, #constant }
+#define NAMED(constant)                                                                                                \
+    {                                                                                                                  \
+        constant, #constant                                                                                            \
+    }
 
 /* The errnos that starting a process, confining it, or writing its output can meet. */
 static const struct named_number errno_names[] = {
-    NAMED(E2BIG),      NAMED(EACCES),       NAMED(EAGAIN),    NAMED(EBADF),    NAMED(EBUSY),     NAMED(ECHILD),
-    NAMED(ECONNRESET), NAMED(ECONNREFUSED), NAMED(EDEADLK),   NAMED(EDOM),     NAMED(EDQUOT),    NAMED(EEXIST),
-    NAMED(EFAULT),     NAMED(EFBIG),        NAMED(EILSEQ),    NAMED(EINTR),    NAMED(EINVAL),    NAMED(EIO),
-    NAMED(EISDIR),     NAMED(ELOOP),        NAMED(EMFILE),    NAMED(EMLINK),   NAMED(EMSGSIZE),  NAMED(ENAMETOOLONG),
-    NAMED(ENFILE),     NAMED(ENOBUFS),      NAMED(ENODEV),    NAMED(ENOENT),   NAMED(ENOEXEC),   NAMED(ENOLCK),
-    NAMED(ENOMEM),     NAMED(ENOSPC),       NAMED(ENOSYS),    NAMED(ENOTCONN), NAMED(ENOTDIR),   NAMED(ENOTEMPTY),
-    NAMED(ENOTSUP),    NAMED(ENOTTY),       NAMED(ENXIO),     NAMED(EOVERFLOW), NAMED(EPERM),    NAMED(EPIPE),
-    NAMED(EPROTO),     NAMED(ERANGE),       NAMED(EROFS),     NAMED(ESPIPE),   NAMED(ESRCH),     NAMED(ESTALE),
-    NAMED(ETIMEDOUT),  NAMED(ETXTBSY),      NAMED(EUSERS),    NAMED(EXDEV),    NAMED(ECANCELED),
+    NAMED(E2BIG),      NAMED(EACCES),       NAMED(EAGAIN),    NAMED(EBADF),     NAMED(EBUSY),     NAMED(ECHILD),
+    NAMED(ECONNRESET), NAMED(ECONNREFUSED), NAMED(EDEADLK),   NAMED(EDOM),      NAMED(EDQUOT),    NAMED(EEXIST),
+    NAMED(EFAULT),     NAMED(EFBIG),        NAMED(EILSEQ),    NAMED(EINTR),     NAMED(EINVAL),    NAMED(EIO),
+    NAMED(EISDIR),     NAMED(ELOOP),        NAMED(EMFILE),    NAMED(EMLINK),    NAMED(EMSGSIZE),  NAMED(ENAMETOOLONG),
+    NAMED(ENFILE),     NAMED(ENOBUFS),      NAMED(ENODEV),    NAMED(ENOENT),    NAMED(ENOEXEC),   NAMED(ENOLCK),
+    NAMED(ENOMEM),     NAMED(ENOSPC),       NAMED(ENOSYS),    NAMED(ENOTCONN),  NAMED(ENOTDIR),   NAMED(ENOTEMPTY),
+    NAMED(ENOTSUP),    NAMED(ENOTTY),       NAMED(ENXIO),     NAMED(EOVERFLOW), NAMED(EPERM),     NAMED(EPIPE),
+    NAMED(EPROTO),     NAMED(ERANGE),       NAMED(EROFS),     NAMED(ESPIPE),    NAMED(ESRCH),     NAMED(ESTALE),
+    NAMED(ETIMEDOUT),  NAMED(ETXTBSY),      NAMED(EUSERS),    NAMED(EXDEV),     NAMED(ECANCELED),
 #ifdef ELIBBAD
     NAMED(ELIBBAD),
 #endif
@@ -100,11 +103,11 @@ static const struct named_number errno_names[] = {
 };
 
 static const struct named_number signal_names[] = {
-    NAMED(SIGABRT), NAMED(SIGALRM), NAMED(SIGBUS),  NAMED(SIGCHLD), NAMED(SIGCONT),   NAMED(SIGFPE),  NAMED(SIGHUP),
-    NAMED(SIGILL),  NAMED(SIGINT),  NAMED(SIGIO),   NAMED(SIGKILL), NAMED(SIGPIPE),   NAMED(SIGPROF), NAMED(SIGQUIT),
-    NAMED(SIGSEGV), NAMED(SIGSTOP), NAMED(SIGSYS),  NAMED(SIGTERM), NAMED(SIGTRAP),   NAMED(SIGTSTP), NAMED(SIGTTIN),
-    NAMED(SIGTTOU), NAMED(SIGURG),  NAMED(SIGUSR1), NAMED(SIGUSR2), NAMED(SIGVTALRM), NAMED(SIGWINCH), NAMED(SIGXCPU),
-    NAMED(SIGXFSZ),
+    NAMED(SIGABRT),   NAMED(SIGALRM),   NAMED(SIGBUS),   NAMED(SIGCHLD), NAMED(SIGCONT), NAMED(SIGFPE),
+    NAMED(SIGHUP),    NAMED(SIGILL),    NAMED(SIGINT),   NAMED(SIGIO),   NAMED(SIGKILL), NAMED(SIGPIPE),
+    NAMED(SIGPROF),   NAMED(SIGQUIT),   NAMED(SIGSEGV),  NAMED(SIGSTOP), NAMED(SIGSYS),  NAMED(SIGTERM),
+    NAMED(SIGTRAP),   NAMED(SIGTSTP),   NAMED(SIGTTIN),  NAMED(SIGTTOU), NAMED(SIGURG),  NAMED(SIGUSR1),
+    NAMED(SIGUSR2),   NAMED(SIGVTALRM), NAMED(SIGWINCH), NAMED(SIGXCPU), NAMED(SIGXFSZ),
 #ifdef SIGSTKFLT
     NAMED(SIGSTKFLT),
 #endif

@@ -16,9 +16,9 @@
 
 struct ms_error {
     enum ms_stage stage;
-    int error;            /* errno; never 0 in an error that was returned */
+    int error;           /* errno; never 0 in an error that was returned */
     char path[PATH_MAX]; /* what the step was about (program, directory, file), or "" */
-    char reason[256];     /* what the errno alone does not say, or "" */
+    char reason[256];    /* what the errno alone does not say, or "" */
 };
 
 /* Fills `error` (which may be NULL). `path` and `reason` may be NULL. A path that is too long is cut. */

@@ -24,9 +24,9 @@ struct ms_task;
 /* Something to wait for. `fd` belongs to the owner of the source. */
 struct ms_source {
     struct ms_task *task;
-    int fd;         /* -1: closed. For MS_SOURCE_EXIT on systems without pidfds: not a descriptor at all */
-    uint8_t kind;   /* enum ms_source_kind */
-    uint8_t role;   /* the owner's own */
+    int fd;       /* -1: closed. For MS_SOURCE_EXIT on systems without pidfds: not a descriptor at all */
+    uint8_t kind; /* enum ms_source_kind */
+    uint8_t role; /* the owner's own */
     bool watched;
 };
 

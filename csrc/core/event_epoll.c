@@ -33,7 +33,8 @@ void ms_events_close(struct ms_events *events)
 int ms_events_watch(struct ms_events *events, struct ms_source *source, const struct ms_child *child)
 {
     (void)child; /* the source's descriptor is its pidfd */
-    struct epoll_event event = { .events = source->kind == MS_SOURCE_WRITE ? EPOLLOUT : EPOLLIN, .data = { .ptr = source } };
+    struct epoll_event event = { .events = source->kind == MS_SOURCE_WRITE ? EPOLLOUT : EPOLLIN,
+                                 .data = { .ptr = source } };
     return epoll_ctl(events->queue, EPOLL_CTL_ADD, source->fd, &event) != 0 ? errno : 0;
 }
 

@@ -34,10 +34,16 @@ static struct kevent change_for(struct ms_source *source, const struct ms_child 
 {
     struct kevent change;
     switch ((enum ms_source_kind)source->kind) {
-    case MS_SOURCE_EXIT: EV_SET(&change, (uintptr_t)child->pid, EVFILT_PROC, flags, NOTE_EXIT, 0, source); break;
-    case MS_SOURCE_WRITE: EV_SET(&change, (uintptr_t)source->fd, EVFILT_WRITE, flags, 0, 0, source); break;
+    case MS_SOURCE_EXIT:
+        EV_SET(&change, (uintptr_t)child->pid, EVFILT_PROC, flags, NOTE_EXIT, 0, source);
+        break;
+    case MS_SOURCE_WRITE:
+        EV_SET(&change, (uintptr_t)source->fd, EVFILT_WRITE, flags, 0, 0, source);
+        break;
     case MS_SOURCE_READ:
-    default: EV_SET(&change, (uintptr_t)source->fd, EVFILT_READ, flags, 0, 0, source); break;
+    default:
+        EV_SET(&change, (uintptr_t)source->fd, EVFILT_READ, flags, 0, 0, source);
+        break;
     }
     return change;
 }

@@ -41,7 +41,8 @@ bool ms_probe_run(const char *const *argv, const char *const *envp, int64_t time
     probe->wait_status = facts.wait_status;
     probe->stdout_size = take(process, MS_STDOUT, probe->stdout_text);
     probe->stderr_size = take(process, MS_STDERR, probe->stderr_text);
-    probe->ok = !facts.timed_out && facts.have_status && WIFEXITED(facts.wait_status) && WEXITSTATUS(facts.wait_status) == 0;
+    probe->ok =
+        !facts.timed_out && facts.have_status && WIFEXITED(facts.wait_status) && WEXITSTATUS(facts.wait_status) == 0;
     ms_process_release(process);
     return probe->ok;
 }

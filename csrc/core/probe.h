@@ -12,9 +12,9 @@
 #define MS_PROBE_OUTPUT 4096
 
 struct ms_probe {
-    bool ok;          /* it was started, ended in time, and exited with 0 */
-    bool started;     /* false: `error` says why not */
-    bool timed_out;   /* it was killed for that */
+    bool ok;        /* it was started, ended in time, and exited with 0 */
+    bool started;   /* false: `error` says why not */
+    bool timed_out; /* it was killed for that */
     bool have_status;
     int wait_status;
     size_t stdout_size, stderr_size; /* the last bytes it printed; followed by a NUL that is not counted */

@@ -26,10 +26,11 @@
 #endif
 
 enum {
-    READ_BUDGET = 1024 * 1024, /* of one stream, before the others have their turn; also what is collected at settlement */
-    KILL_PATIENCE_MS = 2000,   /* between asking the launcher to kill and killing the runner */
-    LINGER_MS = 5000,          /* for what should end by itself: leftovers after ENDED, the runner after settlement */
-    REAP_AGAIN_MS = 5          /* where a child that has ended may take a moment until it can be reaped */
+    READ_BUDGET =
+        1024 * 1024, /* of one stream, before the others have their turn; also what is collected at settlement */
+    KILL_PATIENCE_MS = 2000, /* between asking the launcher to kill and killing the runner */
+    LINGER_MS = 5000,        /* for what should end by itself: leftovers after ENDED, the runner after settlement */
+    REAP_AGAIN_MS = 5        /* where a child that has ended may take a moment until it can be reaped */
 };
 
 enum source_role { ROLE_REPORT, ROLE_EXIT, ROLE_INPUT, ROLE_STDOUT, ROLE_STDERR };
@@ -66,10 +67,10 @@ struct ms_process {
     int flag[2]; /* of ms_process_fileno; -1 until it is asked for */
     bool flag_raised;
     uint8_t fresh;
-    bool has_report;      /* it was given a socket */
+    bool has_report; /* it was given a socket */
     bool report_optional;
-    bool report_spoke;    /* a record came */
-    bool report_over;     /* nothing more will come */
+    bool report_spoke; /* a record came */
+    bool report_over;  /* nothing more will come */
     bool kill_sent;
     bool released;
 };
@@ -447,8 +448,8 @@ static void confine_timeout(struct ms_process *process, unsigned own)
 static void feed_input(struct ms_process *process)
 {
     while (process->input_done < process->input_size) {
-        ssize_t written =
-            write(process->input.fd, process->input_rest + process->input_done, process->input_size - process->input_done);
+        ssize_t written = write(process->input.fd, process->input_rest + process->input_done,
+                                process->input_size - process->input_done);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -490,11 +491,21 @@ static void on_event(struct ms_task *task, struct ms_source *source)
         return;
     }
     switch ((enum source_role)source->role) {
-    case ROLE_REPORT: read_report(process, 0); break;
-    case ROLE_EXIT: child_ended(process, 0); break;
-    case ROLE_INPUT: feed_input(process); break;
-    case ROLE_STDOUT: collect_output(process, MS_STDOUT); break;
-    case ROLE_STDERR: collect_output(process, MS_STDERR); break;
+    case ROLE_REPORT:
+        read_report(process, 0);
+        break;
+    case ROLE_EXIT:
+        child_ended(process, 0);
+        break;
+    case ROLE_INPUT:
+        feed_input(process);
+        break;
+    case ROLE_STDOUT:
+        collect_output(process, MS_STDOUT);
+        break;
+    case ROLE_STDERR:
+        collect_output(process, MS_STDERR);
+        break;
     }
     leave(process);
 }
@@ -528,8 +539,9 @@ static void on_deadline(struct ms_task *task, int64_t now)
 static void on_forked(struct ms_task *task)
 {
     struct ms_process *process = process_of(task);
-    int *fds[] = { &process->report.fd,    &process->child.handle, &process->input.fd,           &process->output[0].fd,
-                   &process->output[1].fd, &process->flag[0],      &process->capture[0].spill.fd, &process->capture[1].spill.fd };
+    int *fds[] = { &process->report.fd,           &process->child.handle,       &process->input.fd,
+                   &process->output[0].fd,        &process->output[1].fd,       &process->flag[0],
+                   &process->capture[0].spill.fd, &process->capture[1].spill.fd };
     if (process->flag[1] != process->flag[0])
         close_fd(&process->flag[1]);
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
@@ -565,7 +577,8 @@ static const struct ms_task_ops task_ops = {
 
 /* --- start ----------------------------------------------------------------------------------------------------------- */
 
-static void init_source(struct ms_process *process, struct ms_source *source, enum ms_source_kind kind, enum source_role role)
+static void init_source(struct ms_process *process, struct ms_source *source, enum ms_source_kind kind,
+                        enum source_role role)
 {
     *source = (struct ms_source){ .task = &process->task, .fd = -1, .kind = (uint8_t)kind, .role = (uint8_t)role };
 }
@@ -592,8 +605,10 @@ static struct ms_process *allocate(const struct ms_process_options *options, str
     init_source(process, &process->input, MS_SOURCE_WRITE, ROLE_INPUT);
     init_source(process, &process->output[MS_STDOUT], MS_SOURCE_READ, ROLE_STDOUT);
     init_source(process, &process->output[MS_STDERR], MS_SOURCE_READ, ROLE_STDERR);
-    ms_capture_init(&process->capture[MS_STDOUT], options->max_output_bytes, spill, options->max_spill_bytes, "stdout-");
-    ms_capture_init(&process->capture[MS_STDERR], options->max_output_bytes, spill, options->max_spill_bytes, "stderr-");
+    ms_capture_init(&process->capture[MS_STDOUT], options->max_output_bytes, spill, options->max_spill_bytes,
+                    "stdout-");
+    ms_capture_init(&process->capture[MS_STDERR], options->max_output_bytes, spill, options->max_spill_bytes,
+                    "stderr-");
     process->child = (struct ms_child){ .pid = -1, .handle = -1 };
     process->flag[0] = process->flag[1] = -1;
     process->has_report = options->report;

@@ -34,16 +34,18 @@ struct ms_process_options {
     const char *cwd;         /* or NULL: the caller's */
     const void *input;       /* bytes for stdin, through a pipe; NULL: /dev/null (not the same as no bytes) */
     size_t input_size;
-    int stdio[3];         /* >= 0: the child gets this descriptor there, and nothing is captured; -1: the default */
-    bool report;          /* a socket pair at MS_REPORT_FD; facts come from the launcher */
-    bool report_optional; /* with `report`: a runner may close it. Then its own end settles the command, and is no failure */
+    int stdio[3]; /* >= 0: the child gets this descriptor there, and nothing is captured; -1: the default */
+    bool report;  /* a socket pair at MS_REPORT_FD; facts come from the launcher */
+    bool
+        report_optional; /* with `report`: a runner may close it. Then its own end settles the command, and is no failure */
     size_t max_output_bytes;  /* of tail, a stream */
     uint64_t max_spill_bytes; /* 0: no spill */
     const char *spill_base;   /* an absolute path (see spill.h); NULL: no spill */
     bool keep_spill;          /* the spill files stay for a day */
-    int64_t timeout_ms;         /* from the start on; 0: none */
-    int64_t grace_ms;           /* between SIGTERM and SIGKILL; 0: SIGKILL at once */
-    int64_t confine_timeout_ms; /* CONFINED must come within it, else the runner failed (MS_STAGE_SUPERVISOR, ETIMEDOUT);
+    int64_t timeout_ms;       /* from the start on; 0: none */
+    int64_t grace_ms;         /* between SIGTERM and SIGKILL; 0: SIGKILL at once */
+    int64_t
+        confine_timeout_ms; /* CONFINED must come within it, else the runner failed (MS_STAGE_SUPERVISOR, ETIMEDOUT);
                                    0: none. Only with `report` */
 };
 
@@ -62,10 +64,10 @@ struct ms_stream_facts {
 
 struct ms_facts {
     enum ms_process_state state;
-    pid_t pid;         /* of what was spawned (the runner); the command's, in its own namespace, is in the report only */
-    bool confined;     /* the report said CONFINED: the command was about to be executed */
-    uint32_t gaps;     /* MS_GAP_*, valid when confined */
-    int landlock_abi;  /* 0: no Landlock involved */
+    pid_t pid;        /* of what was spawned (the runner); the command's, in its own namespace, is in the report only */
+    bool confined;    /* the report said CONFINED: the command was about to be executed */
+    uint32_t gaps;    /* MS_GAP_*, valid when confined */
+    int landlock_abi; /* 0: no Landlock involved */
 
     /* The runner failed: nothing ran. Stage and errno are the launcher's when it said them (FAILED); MS_STAGE_SUPERVISOR
      * with ETIMEDOUT when CONFINED did not come in time, with EPROTO when the report was nonsense; MS_STAGE_NONE and 0 when
@@ -84,16 +86,18 @@ struct ms_facts {
     /* How the command ended, as wait(2) gives it. Not there although settled: see runner_failed, start_failed, status_lost. */
     bool have_status;
     int wait_status;
-    bool status_lost; /* without a report: somebody else reaped the child, and the kernel does not tell its status again */
-    bool report_lost; /* the launcher vanished (was killed) before it could say the end; wait_status is the runner's own */
+    bool
+        status_lost; /* without a report: somebody else reaped the child, and the kernel does not tell its status again */
+    bool
+        report_lost; /* the launcher vanished (was killed) before it could say the end; wait_status is the runner's own */
 
     bool timed_out; /* exclusive: the first cause wins */
     bool aborted;
-    unsigned leftovers;      /* processes stopped after the command's end */
-    unsigned stops;          /* how often the command was stopped (MS_REPORT_STOPPED) */
-    int stop_signal;         /* by which signal last */
-    int64_t started_ms;      /* monotonic */
-    int64_t duration_ms;     /* until now, or until the command's end */
+    unsigned leftovers;               /* processes stopped after the command's end */
+    unsigned stops;                   /* how often the command was stopped (MS_REPORT_STOPPED) */
+    int stop_signal;                  /* by which signal last */
+    int64_t started_ms;               /* monotonic */
+    int64_t duration_ms;              /* until now, or until the command's end */
     struct ms_stream_facts stream[2]; /* MS_STDOUT, MS_STDERR */
 };
 

@@ -24,9 +24,9 @@ enum ms_stdio {
 struct ms_spawn_request {
     const char *const *argv; /* argv[0] is the program, a path with a slash in it; no search is made */
     const char *const *envp;
-    const char *cwd; /* or NULL: the caller's */
-    int stdio[3];    /* enum ms_stdio, or a descriptor */
-    bool report;     /* a socket pair, the child's end at MS_REPORT_FD */
+    const char *cwd;    /* or NULL: the caller's */
+    int stdio[3];       /* enum ms_stdio, or a descriptor */
+    bool report;        /* a socket pair, the child's end at MS_REPORT_FD */
     bool die_with_host; /* Linux, and only when called on the main thread (see PR_SET_PDEATHSIG in prctl(2): it is about
                            threads): SIGKILL to the child when the host is gone. For what has no report to tell by */
 };

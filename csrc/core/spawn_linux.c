@@ -69,7 +69,7 @@ int ms_system_socketpair(int ends[2])
 
 struct child_work {
     const struct ms_start *start;
-    pid_t host; /* 0: the child need not die with it */
+    pid_t host;         /* 0: the child need not die with it */
     volatile int stage; /* written by the child when it fails */
     volatile int error;
 };

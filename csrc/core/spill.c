@@ -133,7 +133,8 @@ static void remove_directory(int base_fd, const char *name)
         return;
     }
     for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && strcmp(entry->d_name, LOCK_NAME) != 0)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            strcmp(entry->d_name, LOCK_NAME) != 0)
             unlinkat(fd, entry->d_name, 0);
     unlinkat(fd, LOCK_NAME, 0); /* last: whoever sweeps the same directory meets the lock until nothing else is there */
     closedir(entries);
@@ -145,7 +146,8 @@ static bool is_left_behind(int base_fd, const char *name, time_t now, int *lock_
 {
     *lock_fd = -1;
     struct stat status;
-    if (fstatat(base_fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid())
+    if (fstatat(base_fd, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(status.st_mode) ||
+        status.st_uid != geteuid())
         return false;
     if (strncmp(name, KEPT_PREFIX, strlen(KEPT_PREFIX)) == 0 && now - status.st_mtime < KEEP_SECONDS)
         return false;

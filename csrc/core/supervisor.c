@@ -46,8 +46,9 @@ bool ms_supervisor_usable(struct ms_error *error)
 {
     if (!atomic_load_explicit(&forked, memory_order_relaxed))
         return true;
-    ms_error_set(error, MS_STAGE_SUPERVISOR, ECANCELED, NULL,
-                 "moonsand was used before this process was forked; commands belong to the parent, exec or load it anew");
+    ms_error_set(
+        error, MS_STAGE_SUPERVISOR, ECANCELED, NULL,
+        "moonsand was used before this process was forked; commands belong to the parent, exec or load it anew");
     return false;
 }
 

@@ -36,7 +36,7 @@ struct ms_task_ops {
 struct ms_task {
     const struct ms_task_ops *ops;
     struct ms_task *previous, *next;
-    int64_t deadline; /* MS_NEVER: none */
+    int64_t deadline;   /* MS_NEVER: none */
     uint32_t heap_slot; /* 0: not in the heap */
     bool retired;
 };

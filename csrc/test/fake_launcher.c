@@ -57,7 +57,7 @@ static int signal_tree(pid_t root, int number)
     fclose(file);
     text[length] = '\0';
     int count = 0;
-    for (char *at = text, *end; ; at = end) {
+    for (char *at = text, *end;; at = end) {
         long pid = strtol(at, &end, 10);
         if (end == at)
             break;
@@ -83,7 +83,8 @@ static void kill_all(pid_t command, int *status, bool *ended)
 
 int main(int argc, char **argv)
 {
-    bool fail = false, vanish = false, mute = false, late = false, closes = false, nonsense = false, dies = false, deaf = false;
+    bool fail = false, vanish = false, mute = false, late = false, closes = false, nonsense = false, dies = false,
+         deaf = false;
     const char *touch = NULL;
     int at = 1;
     for (; at < argc && strcmp(argv[at], "--") != 0; at++) {
