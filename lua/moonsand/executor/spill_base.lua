@@ -37,7 +37,7 @@ local function candidates(getenv)
   if home and home:sub(1, 1) == "/" then
     list[#list + 1] = (home == "/" and "" or home) .. "/.cache/moonsand"
   end
-  list[#list + 1] = ("/var/tmp/moonsand-%d"):format(require("posix.unistd").geteuid())
+  list[#list + 1] = ("/var/tmp/moonsand-%d"):format(require("moonsand.core").geteuid())
   return list
 end
 
