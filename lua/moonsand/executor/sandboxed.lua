@@ -27,7 +27,7 @@ local full_access = "danger-full-access"
 -- Options that are passed on, and to whom.
 local policy_options = { "mode", "workspace_root" }
 local sandbox_options = {
-  "runner", "runner_command", "runner_failure_signatures", "probe_timeout_ms", "denial_signatures",
+  "runner", "runner_command", "runner_failure_signatures", "probe_timeout_ms", "denial_signatures", "own_files",
 }
 local known_options = { policy = true, sandbox = true }
 for _, names in ipairs { policy_options, sandbox_options } do
@@ -246,7 +246,7 @@ local function attempt(self, spec)
     return nil, err, again
   end
   if status.confined then
-    self.sandbox:confirmed(wrap)
+    self.sandbox:confirmed(wrap, status)
   end
   if status.start_failure then
     return nil, command.start_error(status.start_failure, spec, argv)

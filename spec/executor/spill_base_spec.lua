@@ -1,0 +1,52 @@
+-- Spill files go where confined commands can read but never write; section 3 of the design.
+local spill_base = require "moonsand.executor.spill_base"
+local world = require "world"
+
+local function getenv(variables)
+  return function(name)
+    return variables[name]
+  end
+end
+
+describe("the place for spill files", function()
+  local root
+
+  before_each(function()
+    root = world.directory()
+  end)
+
+  after_each(function()
+    world.remove(root)
+  end)
+
+  it("is the user's cache directory", function()
+    assert.equal(root .. "/cache/moonsand", spill_base(nil, getenv { XDG_CACHE_HOME = root .. "/cache", HOME = "/x" }))
+    assert.equal(root .. "/.cache/moonsand", spill_base(nil, getenv { HOME = root }))
+  end)
+
+  it("is /var/tmp for a user without one", function()
+    assert.truthy(spill_base(nil, getenv {}):find("^/var/tmp/moonsand%-%d+$"))
+    assert.truthy(spill_base(nil, getenv { XDG_CACHE_HOME = "relative", HOME = "" }):find("^/var/tmp/moonsand%-"))
+  end)
+
+  it("is not below the workspace that commands write", function()
+    local policy = { mode = "workspace-write", workspace_root = root }
+    assert.truthy(spill_base(policy, getenv { HOME = root }):find("^/var/tmp/moonsand%-"))
+    assert.equal(root .. "/.cache/moonsand", spill_base({ mode = "read-only", workspace_root = root }, getenv { HOME = root }))
+  end)
+
+  it("is not below the workspace by way of a link", function()
+    assert(os.execute(("mkdir '%s/w' && ln -s w '%s/home'"):format(root, root)))
+    local policy = { mode = "workspace-write", workspace_root = root .. "/w" }
+    assert.truthy(spill_base(policy, getenv { HOME = root .. "/home" }):find("^/var/tmp/moonsand%-"))
+  end)
+
+  it("is not below /tmp where commands write that", function()
+    local policy = { mode = "workspace-write", workspace_root = root }
+    assert.truthy(spill_base(policy, getenv { XDG_CACHE_HOME = "/tmp/cache" }):find("^/var/tmp/moonsand%-"))
+  end)
+
+  it("is nowhere when everything can be written", function()
+    assert.is_nil(spill_base({ mode = "workspace-write", workspace_root = "/" }, getenv { HOME = root }))
+  end)
+end)
