@@ -49,9 +49,13 @@ static const char *string_field(lua_State *L, int table, const char *name, size_
     const char *string = NULL;
 
     switch (lua_getfield(L, table, name)) {
-    case LUA_TNIL: break;
-    case LUA_TSTRING: string = lua_tolstring(L, -1, size); break;
-    default: luaL_error(L, "bad %s (string expected, got %s)", name, luaL_typename(L, -1));
+    case LUA_TNIL:
+        break;
+    case LUA_TSTRING:
+        string = lua_tolstring(L, -1, size);
+        break;
+    default:
+        luaL_error(L, "bad %s (string expected, got %s)", name, luaL_typename(L, -1));
     }
     lua_pop(L, 1);
     return string;
@@ -123,13 +127,13 @@ int ms_lua_spawn(lua_State *L)
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
 
-    lua_getfield(L, 1, "argv"); /* 2 */
+    lua_getfield(L, 1, "argv");                         /* 2 */
     options.argv = ms_lua_vector(L, 2, "argv", &error); /* 3 */
     if (options.argv == NULL)
         return ms_lua_failure(L, &error);
     if (options.argv[0] == NULL)
         return luaL_error(L, "bad argv (it is empty)");
-    lua_getfield(L, 1, "env"); /* 4 */
+    lua_getfield(L, 1, "env");                         /* 4 */
     options.envp = ms_lua_vector(L, 4, "env", &error); /* 5 */
     if (options.envp == NULL)
         return ms_lua_failure(L, &error);
@@ -282,7 +286,7 @@ static void set_stream(lua_State *L, struct ms_process *process, enum ms_stream 
                        const struct ms_stream_facts *facts)
 {
     static const char *const states[] = {
-        [MS_SPILL_NOT_NEEDED] = "not needed", [MS_SPILL_COMPLETE] = "complete",   [MS_SPILL_NONE] = "none",
+        [MS_SPILL_NOT_NEEDED] = "not needed", [MS_SPILL_COMPLETE] = "complete", [MS_SPILL_NONE] = "none",
         [MS_SPILL_TOO_LARGE] = "too large",   [MS_SPILL_FAILED] = "failed",
     };
     char path[PATH_MAX];
@@ -320,7 +324,9 @@ static void set_stream(lua_State *L, struct ms_process *process, enum ms_stream 
 static int process_status(lua_State *L)
 {
     static const char *const states[] = {
-        [MS_STARTING] = "starting", [MS_RUNNING] = "running", [MS_SETTLED] = "settled",
+        [MS_STARTING] = "starting",
+        [MS_RUNNING] = "running",
+        [MS_SETTLED] = "settled",
     };
     struct ms_error error;
     struct ms_process *process = usable_process(L, &error);
@@ -538,8 +544,9 @@ static int process_tostring(lua_State *L)
 void ms_lua_open_process(lua_State *L)
 {
     static const luaL_Reg methods[] = {
-        { "wait", process_wait },     { "status", process_status }, { "read", process_read },
-        { "signal", process_signal }, { "fileno", process_fileno }, { "terminate", process_terminate },
+        { "wait", process_wait },     { "status", process_status },
+        { "read", process_read },     { "signal", process_signal },
+        { "fileno", process_fileno }, { "terminate", process_terminate },
         { "pid", process_pid },       { NULL, NULL },
     };
     static const luaL_Reg metamethods[] = {

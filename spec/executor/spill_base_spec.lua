@@ -32,7 +32,8 @@ describe("the place for spill files", function()
   it("is not below the workspace that commands write", function()
     local policy = { mode = "workspace-write", workspace_root = root }
     assert.truthy(spill_base(policy, getenv { HOME = root }):find("^/var/tmp/moonsand%-"))
-    assert.equal(root .. "/.cache/moonsand", spill_base({ mode = "read-only", workspace_root = root }, getenv { HOME = root }))
+    policy.mode = "read-only"
+    assert.equal(root .. "/.cache/moonsand", spill_base(policy, getenv { HOME = root }))
   end)
 
   it("is not below the workspace by way of a link", function()
