@@ -70,21 +70,22 @@ static void block_signals(void) {
     sigprocmask(SIG_SETMASK, &set, NULL);
 }
 
-/* Fails before the command could do anything: says so to the host and on stderr. */
+/* Nothing of the command has run: says so on stderr and then to the host, which looks at stderr once it is told. */
 static int refuse(const struct launch *launch, const struct failure *failure) {
+    const char *path = failure->path;
+    if (failure->stage == MS_STAGE_EXEC)
+        path = launch->options.argv[0];
+    else if (failure->stage == MS_STAGE_CHDIR)
+        path = launch->options.directory;
+    signal(SIGPIPE, SIG_IGN);
+    fprintf(stderr, "moonsand-launch: %s%s%s: %s\n", stage_word(failure->stage), path ? " " : "", path ? path : "",
+            strerror(failure->error));
     bool confinement = failure->stage >= MS_STAGE_SUBREAPER;
     reporter_say(&launch->reporter, (struct ms_record){
                                         .kind = confinement ? MS_REPORT_FAILED : MS_REPORT_EXEC_FAILED,
                                         .stage = (uint16_t)failure->stage,
                                         .error = failure->error,
                                     });
-    const char *path = failure->path;
-    if (failure->stage == MS_STAGE_EXEC)
-        path = launch->options.argv[0];
-    else if (failure->stage == MS_STAGE_CHDIR)
-        path = launch->options.directory;
-    fprintf(stderr, "moonsand-launch: %s%s%s: %s\n", stage_word(failure->stage), path ? " " : "", path ? path : "",
-            strerror(failure->error));
     if (failure->stage != MS_STAGE_EXEC)
         return EXIT_CONFINEMENT;
     return failure->error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
