@@ -154,18 +154,16 @@ static void close_output(struct ms_process *process, int stream)
     ms_capture_close(&process->capture[stream]);
 }
 
-/* Closes what listeners may be polling, once there are none. `own` is how many of them the caller itself is. */
-static void close_listened(struct ms_process *process, unsigned own)
+/* What a settled process still has open. As long as anyone but the caller (`own`: 1 when it is a listener) listens, what they
+ * may be polling is not closed. */
+static void close_rest(struct ms_process *process, unsigned own)
 {
     bool alone = process->listeners <= own;
-    if (settled(process) && process->report.fd >= 0) {
-        ms_supervisor_forget(&process->report, &process->child);
-        if (alone)
-            close_fd(&process->report.fd);
-        else
-            shutdown(process->report.fd, SHUT_RDWR); /* wakes them */
-    }
-    if (process->child.reaped && alone)
+    close_output(process, MS_STDOUT);
+    close_output(process, MS_STDERR);
+    if (alone)
+        close_source(process, &process->report);
+    if (alone && process->child.reaped)
         ms_child_close(&process->child);
 }
 
@@ -177,7 +175,7 @@ static void settle(struct ms_process *process, unsigned own)
     for (int i = 0; i < 2; i++) {
         if (process->output[i].fd >= 0)
             ms_capture_fill(&process->capture[i], process->output[i].fd, READ_BUDGET);
-        close_output(process, i);
+        ms_capture_close(&process->capture[i]);
     }
     close_input(process);
     for (int i = 0; i < ALARM_COUNT; i++)
@@ -187,7 +185,11 @@ static void settle(struct ms_process *process, unsigned own)
     if (!process->child.reaped) /* the runner is on its way out */
         set_alarm(process, ALARM_HARD, ms_clock_after(process->ended_ms, LINGER_MS));
     process->facts.state = MS_SETTLED;
-    close_listened(process, own);
+    if (process->listeners > own && process->report.fd >= 0)
+        shutdown(process->report.fd, SHUT_RDWR); /* wakes the others */
+    /* A listener that settles it wants to go on: the supervisor closes the rest when it sees the runner's end. */
+    if (own == 0 || process->child.reaped)
+        close_rest(process, own);
     notify(process, FRESH_STATE);
 }
 
@@ -354,7 +356,7 @@ static void child_ended(struct ms_process *process, unsigned own)
     if (!settled(process))
         settle_by_exit(process, own);
     else
-        close_listened(process, own);
+        close_rest(process, own);
 }
 
 /* --- termination ----------------------------------------------------------------------------------------------------- */
@@ -488,6 +490,11 @@ static void on_event(struct ms_task *task, struct ms_source *source)
     pthread_mutex_lock(&process->lock);
     if (!source->watched) { /* forgotten since it was found ready */
         pthread_mutex_unlock(&process->lock);
+        return;
+    }
+    if (settled(process) && source->kind != MS_SOURCE_EXIT) {
+        close_source(process, source);
+        leave(process);
         return;
     }
     switch ((enum source_role)source->role) {
@@ -817,35 +824,47 @@ static int ensure_flag(struct ms_process *process)
     return 0;
 }
 
-/* What a waiting thread polls. The report and the child's end, when settlement is all it waits for and the system has
- * descriptors for them; else the flag. Returns the number of descriptors, 0 with `*failed` set when there can be none. */
-static int listen_to(struct ms_process *process, bool output, struct pollfd polled[2], int *failed)
+/* What a thread that waits for settlement polls, and the supervisor forgets meanwhile: the report; when that is over or was
+ * never there, the child's end. -1 where the system has no descriptor for that. */
+static int settlement_fd(struct ms_process *process)
 {
-    int count = 0;
-    if (!output && process->child.handle >= 0 && !process->child.reaped) {
-        polled[count++] = (struct pollfd){ .fd = process->child.handle, .events = POLLIN };
-        if (process->report.fd >= 0 && !process->report_over) {
-            polled[count++] = (struct pollfd){ .fd = process->report.fd, .events = POLLIN };
-            ms_supervisor_forget(&process->report, &process->child);
-        }
-        return count;
-    }
-    *failed = ensure_flag(process);
-    polled[0] = (struct pollfd){ .fd = process->flag[0], .events = POLLIN };
-    return *failed == 0 ? 1 : 0;
+    bool reported = process->report.fd >= 0 && !process->report_over;
+    struct ms_source *source = reported ? &process->report : &process->exit;
+    if (source->fd >= 0)
+        ms_supervisor_forget(source, &process->child);
+    return source->fd;
 }
 
-/* The last listener gives the report back to the supervisor. */
+/* The last listener gives its sources back to the supervisor. */
 static void stop_listening(struct ms_process *process)
 {
-    if (process->listeners > 0)
+    if (--process->listeners > 0)
         return;
+    if (process->exit.fd >= 0 && ms_supervisor_watch(&process->exit, &process->child) != 0)
+        set_alarm(process, ALARM_REAP, 0); /* then by looking again and again */
     if (settled(process)) {
-        close_listened(process, 0);
+        if (process->child.reaped)
+            close_rest(process, 0);
     } else if (process->report.fd >= 0 && !process->report_over &&
                ms_supervisor_watch(&process->report, &process->child) != 0) {
-        hard_kill(process); /* it could end unnoticed otherwise; its end is still watched */
+        hard_kill(process); /* it could end unnoticed otherwise; the child's end is not missed */
     }
+}
+
+/* Waits on `fd` without the lock, then looks at what came. 0 or an errno. */
+static int listen_once(struct ms_process *process, int fd, int64_t left)
+{
+    struct pollfd polled = { .fd = fd, .events = POLLIN };
+    update_deadline(process);
+    pthread_mutex_unlock(&process->lock);
+    int ready = poll(&polled, 1, left > INT32_MAX ? INT32_MAX : (int)left);
+    int failed = ready < 0 ? errno : 0;
+    pthread_mutex_lock(&process->lock);
+    if (ready > 0 && fd == process->report.fd)
+        read_report(process, 1);
+    else if (ready > 0 && fd == process->child.handle)
+        child_ended(process, 1);
+    return settled(process) ? 0 : failed;
 }
 
 enum ms_waited ms_process_wait(struct ms_process *process, int64_t timeout_ms, bool output)
@@ -856,10 +875,12 @@ enum ms_waited ms_process_wait(struct ms_process *process, int64_t timeout_ms, b
         return MS_WAITED_FAILED;
     }
     int64_t until = timeout_ms < 0 ? MS_NEVER : ms_clock_after(ms_clock(), timeout_ms);
-    enum ms_waited result;
+    enum ms_waited result = MS_WAITED_FAILED;
     int failed = 0;
 
     pthread_mutex_lock(&process->lock);
+    if (!output)
+        process->listeners++;
     for (;;) {
         if (settled(process)) {
             result = MS_WAITED_SETTLED;
@@ -875,28 +896,21 @@ enum ms_waited ms_process_wait(struct ms_process *process, int64_t timeout_ms, b
             result = MS_WAITED_TIMEOUT;
             break;
         }
-        struct pollfd polled[2];
-        int count = listen_to(process, output, polled, &failed);
-        if (count == 0) {
-            result = MS_WAITED_FAILED;
-            break;
+        int fd = output ? -1 : settlement_fd(process);
+        if (fd < 0) {
+            failed = ensure_flag(process);
+            if (failed != 0)
+                break;
+            fd = process->flag[0];
         }
-        process->listeners++;
-        update_deadline(process);
-        pthread_mutex_unlock(&process->lock);
-        int ready = poll(polled, (nfds_t)count, left > INT32_MAX ? INT32_MAX : (int)left);
-        failed = errno;
-        pthread_mutex_lock(&process->lock);
-        read_report(process, 1);
-        if (polled[0].revents != 0 && polled[0].fd == process->child.handle)
-            child_ended(process, 1);
-        process->listeners--;
-        stop_listening(process);
-        if (ready < 0 && !settled(process)) {
+        failed = listen_once(process, fd, left);
+        if (failed != 0) {
             result = failed == EINTR ? MS_WAITED_INTERRUPTED : MS_WAITED_FAILED;
             break;
         }
     }
+    if (!output)
+        stop_listening(process);
     leave(process);
     errno = failed;
     return result;
