@@ -19,10 +19,14 @@ local function concat(...)
   return all
 end
 
+local function as_argv(command)
+  return type(command) == "table" and command or { BASH, "-c", command }
+end
+
 -- Runs the launcher with options and a command; its status once settled, with both streams' text.
 local function launch(options, command, more)
   local spawn = {
-    argv = concat({ LAUNCHER }, REPORT, options, { "--" }, type(command) == "table" and command or { BASH, "-c", command }),
+    argv = concat({ LAUNCHER }, REPORT, options, { "--" }, as_argv(command)),
     env = { "PATH=" .. os.getenv("PATH"), "LC_ALL=C" },
     report = true,
     max_output_bytes = 65536,
@@ -42,7 +46,8 @@ end
 
 local function plain(...)
   local process = assert(core.spawn {
-    argv = { LAUNCHER, ... }, env = { "PATH=/usr/bin:/bin" }, report = false, max_output_bytes = 65536, timeout_ms = 20000,
+    argv = { LAUNCHER, ... }, env = { "PATH=/usr/bin:/bin" }, report = false,
+    max_output_bytes = 65536, timeout_ms = 20000,
   })
   while process:wait() ~= "settled" do end
   local status = process:status()
@@ -209,15 +214,17 @@ describe("the launcher as the Landlock runner", function()
     local directory = scratch()
     write(directory .. "/file", "text")
     os.execute(("chmod 755 %s; chmod 640 %s/file; ln -s file %s/link"):format(directory, directory, directory))
-    local before = io.popen("find " .. directory .. " -printf '%p %y %m %u %g %s %T@ %l\n'"):read("a")
+    local list = "find " .. directory .. " -printf '%p %y %m %u %g %s %T@ %l\n'"
+    local before = io.popen(list):read("a")
     local status = launch(concat(READ_ONLY, { "--chdir", directory }), [[
-      touch new; mkdir dir; ln file hard; ln -s file soft; mkfifo pipe; mknod node c 1 3; echo x >file; echo x >>file; : >file
+      touch new; mkdir dir; ln file hard; ln -s file soft; mkfifo pipe; mknod node c 1 3
+      echo x >file; echo x >>file; : >file
       rm -f file; mv file moved; rmdir .; truncate -s 0 file; chmod 600 file; chmod 700 .; chown 1 file; chown -h 1 link
       touch file; touch -h -d 2001-01-01 link; setfattr -n user.x -v 1 file; chattr +d file; python3 -c '
 import socket; s = socket.socket(socket.AF_UNIX); s.bind("sock")'
       echo sink >/dev/null && echo sunk]])
     assert.equal("sunk\n", status.out)
-    assert.equal(before, io.popen("find " .. directory .. " -printf '%p %y %m %u %g %s %T@ %l\n'"):read("a"))
+    assert.equal(before, io.popen(list):read("a"))
   end)
 
   with_landlock("lets metadata change inside a writable grant, and nowhere else by any name", function()
@@ -225,10 +232,12 @@ import socket; s = socket.socket(socket.AF_UNIX); s.bind("sock")'
     write(outside .. "/secret", "text")
     os.execute("chmod 640 " .. outside .. "/secret")
     local status = launch(concat(READ_ONLY, { "--rw", inside, "--chdir", inside }), ([[
-      touch a; chmod 750 a; touch -d 2001-02-03 a; ln -s a l; touch -h -d 2002-02-02 l; chown -h "$(id -u)" l; mkdir d; chmod 711 d
+      touch a; chmod 750 a; touch -d 2001-02-03 a; mkdir d; chmod 711 d
+      ln -s a l; touch -h -d 2002-02-02 l; chown -h "$(id -u)" l
       stat -c '%a %y' a | cut -c 1-14; stat -c %y l | cut -c 1-10
       ln -s OUT/secret evil; ln -s OUT way
-      for name in OUT/secret evil way/secret way/../OUT/secret ../../../..OUT/secret /proc/self/cwd/evil /proc/self/root/OUT/secret
+      for name in OUT/secret evil way/secret way/../OUT/secret ../../../..OUT/secret \
+          /proc/self/cwd/evil /proc/self/root/OUT/secret
       do chmod 777 "$name" && echo "changed by $name"; touch "$name" && echo "touched by $name"; done
       exec 5<OUT/secret; chmod 777 /proc/self/fd/5 && echo "changed by descriptor"; chmod 777 /dev/fd/5 && echo "and that"
       touch -h evil && echo link]]):gsub("OUT", outside), { env = { "PATH=/usr/bin:/bin" } })
@@ -291,7 +300,10 @@ describe("the launcher inside another runner", function()
     return status
   end
 
-  local HONEST = { "--unshare-ipc", "--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--remount-ro", "/dev", "--proc", "/proc" }
+  local NO_CAPABILITIES = { "--cap-drop", "ALL" }
+  local TREE = { "--ro-bind", "/", "/" }
+  local DEVICES = { "--dev", "/dev", "--remount-ro", "/dev", "--proc", "/proc" }
+  local HONEST = concat(NO_CAPABILITIES, TREE, DEVICES)
   if unistd.geteuid() == 0 then
     HONEST = concat(HONEST, { "--remount-ro", "/proc" })
   end
@@ -326,9 +338,12 @@ describe("the launcher inside another runner", function()
   end)
 
   with_bwrap("refuses a writable root, a writable /dev, a stray writable mount", function()
-    refused("expect_read_only", inside(bwrap("--cap-drop", "ALL", "--bind", "/", "/", "--dev", "/dev", "--remount-ro", "/dev", "--proc", "/proc"), "echo ran"))
-    refused("expect_read_only", inside(bwrap("--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"), "echo ran"))
-    refused("expect_read_only", inside(bwrap(table.unpack(concat(HONEST, { "--bind", "/var/tmp", "/var/tmp" }))), "echo ran"))
+    local function with(...)
+      return inside(bwrap(table.unpack(concat(...))), "echo ran")
+    end
+    refused("expect_read_only", with(NO_CAPABILITIES, { "--bind", "/", "/" }, DEVICES))
+    refused("expect_read_only", with(NO_CAPABILITIES, TREE, { "--dev", "/dev", "--proc", "/proc" }))
+    refused("expect_read_only", with(HONEST, { "--bind", "/var/tmp", "/var/tmp" }))
   end)
 
   with_bwrap("accepts a writable mount at and below a place it was told of, and not beside it", function()
@@ -342,14 +357,17 @@ describe("the launcher inside another runner", function()
     if unistd.geteuid() ~= 0 then
       pending("needs uid 0")
     end
-    refused("expect_no_capabilities", inside(bwrap("--ro-bind", "/", "/", "--dev", "/dev", "--remount-ro", "/dev", "--proc", "/proc", "--remount-ro", "/proc"), "echo ran"))
-    refused("expect_read_only", inside(bwrap("--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--remount-ro", "/dev", "--proc", "/proc"), "echo ran"))
+    local capable = concat(TREE, DEVICES, { "--remount-ro", "/proc" })
+    refused("expect_no_capabilities", inside(bwrap(table.unpack(capable)), "echo ran"))
+    local knobs = concat(NO_CAPABILITIES, TREE, DEVICES)
+    refused("expect_read_only", inside(bwrap(table.unpack(knobs)), "echo ran"))
   end)
 
   with_bwrap("keeps device nodes' metadata, also for the uid that owns them", function()
     local before = mode_of("/dev/null")
     local status = inside(bwrap(table.unpack(HONEST)), [[
-      chmod 600 /dev/null && echo changed; chown 1 /dev/zero && echo changed; touch -d 2001-01-01 /dev/full && echo changed
+      chmod 600 /dev/null && echo changed; chown 1 /dev/zero && echo changed
+      touch -d 2001-01-01 /dev/full && echo changed
       exec 5</dev/null; chmod 600 /proc/self/fd/5 && echo changed; chmod 600 /dev/fd/0 && echo changed; exit 0]])
     assert.equal("", status.out)
     assert.equal(before, mode_of("/dev/null"))
@@ -360,7 +378,8 @@ describe("a tree that is to end", function()
   local function terminated(options, command, after_ms, grace_ms)
     local process = assert(core.spawn {
       argv = concat({ LAUNCHER }, REPORT, options, { "--", BASH, "-c", command }),
-      env = { "PATH=/usr/bin:/bin" }, report = true, max_output_bytes = 65536, timeout_ms = after_ms, grace_ms = grace_ms,
+      env = { "PATH=/usr/bin:/bin" }, report = true, max_output_bytes = 65536,
+      timeout_ms = after_ms, grace_ms = grace_ms,
     })
     while process:wait() ~= "settled" do end
     local status = process:status()
@@ -377,14 +396,16 @@ describe("a tree that is to end", function()
   end)
 
   it("gives grace to a child that traps TERM when its parent does not", function()
-    local status = terminated({}, '(trap "sleep 0.2; echo child cleaned; exit" TERM; sleep 1000 & wait) & wait', 200, 5000)
+    local script = '(trap "sleep 0.2; echo child cleaned; exit" TERM; sleep 1000 & wait) & wait'
+    local status = terminated({}, script, 200, 5000)
     assert.equal("child cleaned\n", status.out)
     assert.equal("SIGTERM", status.signal)
   end)
 
   it("is gone after the grace when it ignores TERM, and when it is stopped", function()
     local marker = ("%d.%d"):format(86400 + math.random(1000), math.random(1000000))
-    local status = terminated({}, (('trap "" TERM; (setsid sleep %s) & sleep %s; sleep %s; sleep %s'):gsub("%%s", marker)), 200, 300)
+    local script = 'trap "" TERM; (setsid sleep %s) & sleep %s; sleep %s; sleep %s'
+    local status = terminated({}, (script:gsub("%%s", marker)), 200, 300)
     assert.equal("SIGKILL", status.signal)
     local stopped = terminated({}, ("sleep %s & kill -STOP $! $$"):format(marker), 200, 300)
     assert.truthy(stopped.signal)

@@ -34,25 +34,29 @@ struct caller {
 
 /* Everything below returns 0 or an errno. */
 
-static int caller_open(struct caller *caller, int listener, const struct seccomp_request *request) {
+static int caller_open(struct caller *caller, int listener, const struct seccomp_request *request)
+{
     char path[LINK_TEXT];
     snprintf(path, sizeof path, "/proc/%u/mem", request->pid);
-    *caller = (struct caller){.listener = listener, .id = request->id, .thread = request->pid};
+    *caller = (struct caller){ .listener = listener, .id = request->id, .thread = request->pid };
     caller->memory = open(path, O_RDONLY | O_CLOEXEC);
     return caller->memory < 0 ? EACCES : 0;
 }
 
 /* ioctl(2) by number: libcs do not agree on the type of its second parameter. */
-static long listener_call(int listener, uint32_t request, void *argument) {
+static long listener_call(int listener, uint32_t request, void *argument)
+{
     return syscall(SYS_ioctl, listener, (unsigned long)request, argument);
 }
 
 /* The pid that was looked up is still the caller's: it waits for this very answer. */
-static bool caller_waits(struct caller *caller) {
+static bool caller_waits(struct caller *caller)
+{
     return listener_call(caller->listener, SECCOMP_STILL_VALID, &caller->id) == 0;
 }
 
-static int copy_bytes(const struct caller *caller, uint64_t address, void *to, size_t size) {
+static int copy_bytes(const struct caller *caller, uint64_t address, void *to, size_t size)
+{
     if (size == 0)
         return 0;
     ssize_t n = pread(caller->memory, to, size, (off_t)address);
@@ -60,7 +64,8 @@ static int copy_bytes(const struct caller *caller, uint64_t address, void *to, s
 }
 
 /* A string with its end, `most` bytes at the most; what is past its page may not be readable. */
-static int copy_text(const struct caller *caller, uint64_t address, char *to, size_t most, int too_long) {
+static int copy_text(const struct caller *caller, uint64_t address, char *to, size_t most, int too_long)
+{
     const uint64_t page = 4096;
     for (size_t got = 0; got < most;) {
         size_t want = page - (address + got) % page;
@@ -76,7 +81,8 @@ static int copy_text(const struct caller *caller, uint64_t address, char *to, si
     return too_long;
 }
 
-static bool below_roots(const char *path, const struct list *roots) {
+static bool below_roots(const char *path, const struct list *roots)
+{
     for (size_t i = 0; i < roots->count; i++) {
         size_t length = strlen(roots->items[i]);
         if (length == 1)
@@ -88,7 +94,8 @@ static bool below_roots(const char *path, const struct list *roots) {
 }
 
 /* Where the object lies now, as the kernel says. An unlinked one lies nowhere; only its own processes have it. */
-static int check_place(int object, const struct list *roots, int refusal) {
+static int check_place(int object, const struct list *roots, int refusal)
+{
     char link[LINK_TEXT], path[PATH_MAX + 16];
     struct stat status;
     if (fstat(object, &status) != 0)
@@ -105,8 +112,9 @@ static int check_place(int object, const struct list *roots, int refusal) {
 }
 
 /* The number in /proc/self/fd/N and its other names: libraries change links and O_PATH descriptors that way. */
-static bool names_own_descriptor(const char *path, int *descriptor) {
-    static const char *const prefixes[] = {"/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/"};
+static bool names_own_descriptor(const char *path, int *descriptor)
+{
+    static const char *const prefixes[] = { "/proc/self/fd/", "/proc/thread-self/fd/", "/dev/fd/" };
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
         size_t length = strlen(prefixes[i]);
         if (strncmp(path, prefixes[i], length) != 0)
@@ -121,7 +129,8 @@ static bool names_own_descriptor(const char *path, int *descriptor) {
     return false;
 }
 
-static int open_link(uint32_t thread, const char *what, int descriptor, int *object) {
+static int open_link(uint32_t thread, const char *what, int descriptor, int *object)
+{
     char link[LINK_TEXT];
     if (descriptor >= 0)
         snprintf(link, sizeof link, "/proc/%u/%s/%d", thread, what, descriptor);
@@ -132,7 +141,8 @@ static int open_link(uint32_t thread, const char *what, int descriptor, int *obj
 }
 
 /* A caller in another root directory resolves names differently: nothing is changed for it. */
-static bool same_root(uint32_t thread) {
+static bool same_root(uint32_t thread)
+{
     char link[LINK_TEXT];
     struct stat theirs, ours;
     snprintf(link, sizeof link, "/proc/%u/root", thread);
@@ -143,7 +153,8 @@ static bool same_root(uint32_t thread) {
 enum { FOLLOW = 1, EMPTY_NAMES_DIRECTORY = 2 };
 
 /* The object that the caller's (directory, path) names, as an O_PATH descriptor. */
-static int resolve(const struct caller *caller, int directory, const char *path, int how, int *object) {
+static int resolve(const struct caller *caller, int directory, const char *path, int how, int *object)
+{
     int own;
     if (path[0] == '\0') {
         if (!(how & EMPTY_NAMES_DIRECTORY))
@@ -192,13 +203,15 @@ struct change {
 };
 
 static int wants_path(const struct caller *caller, struct change *change, uint64_t directory, uint64_t address,
-                      bool follow) {
+                      bool follow)
+{
     change->directory = (int)directory;
     change->how = follow ? FOLLOW : 0;
     return copy_text(caller, address, change->path, sizeof change->path, ENAMETOOLONG);
 }
 
-static int wants_descriptor(struct change *change, uint64_t descriptor) {
+static int wants_descriptor(struct change *change, uint64_t descriptor)
+{
     if ((int)descriptor < 0)
         return EBADF;
     change->directory = (int)descriptor;
@@ -207,26 +220,30 @@ static int wants_descriptor(struct change *change, uint64_t descriptor) {
     return 0;
 }
 
-static int wants_mode(struct change *change, uint64_t mode) {
+static int wants_mode(struct change *change, uint64_t mode)
+{
     change->kind = MODE;
     change->mode = (mode_t)mode & 07777;
     return 0;
 }
 
-static int wants_owner(struct change *change, uint64_t user, uint64_t group) {
+static int wants_owner(struct change *change, uint64_t user, uint64_t group)
+{
     change->kind = OWNER;
     change->user = (uid_t)user;
     change->group = (gid_t)group;
     return 0;
 }
 
-static int wants_times(const struct caller *caller, struct change *change, uint64_t address) {
+static int wants_times(const struct caller *caller, struct change *change, uint64_t address)
+{
     change->kind = TIMES;
     change->now = address == 0;
     return change->now ? 0 : copy_bytes(caller, address, change->times, sizeof change->times);
 }
 
-static int wants_microseconds(const struct caller *caller, struct change *change, uint64_t address) {
+static int wants_microseconds(const struct caller *caller, struct change *change, uint64_t address)
+{
     struct timeval times[2];
     change->kind = TIMES;
     change->now = address == 0;
@@ -236,29 +253,32 @@ static int wants_microseconds(const struct caller *caller, struct change *change
     for (int i = 0; error == 0 && i < 2; i++) {
         if (times[i].tv_usec < 0 || times[i].tv_usec >= 1000000)
             return EINVAL;
-        change->times[i] = (struct timespec){.tv_sec = times[i].tv_sec, .tv_nsec = times[i].tv_usec * 1000};
+        change->times[i] = (struct timespec){ .tv_sec = times[i].tv_sec, .tv_nsec = times[i].tv_usec * 1000 };
     }
     return error;
 }
 
-static int wants_seconds(const struct caller *caller, struct change *change, uint64_t address) {
+static int wants_seconds(const struct caller *caller, struct change *change, uint64_t address)
+{
     struct utimbuf times;
     change->kind = TIMES;
     change->now = address == 0;
     if (change->now)
         return 0;
     int error = copy_bytes(caller, address, &times, sizeof times);
-    change->times[0] = (struct timespec){.tv_sec = times.actime};
-    change->times[1] = (struct timespec){.tv_sec = times.modtime};
+    change->times[0] = (struct timespec){ .tv_sec = times.actime };
+    change->times[1] = (struct timespec){ .tv_sec = times.modtime };
     return error;
 }
 
-static int wants_attribute(const struct caller *caller, struct change *change, uint64_t name) {
+static int wants_attribute(const struct caller *caller, struct change *change, uint64_t name)
+{
     change->kind = REMOVE_ATTRIBUTE;
     return copy_text(caller, name, change->name, sizeof change->name, ERANGE);
 }
 
-static int wants_value(const struct caller *caller, struct change *change, const uint64_t *name_value_size_flags) {
+static int wants_value(const struct caller *caller, struct change *change, const uint64_t *name_value_size_flags)
+{
     int error = wants_attribute(caller, change, name_value_size_flags[0]);
     if (error != 0)
         return error;
@@ -273,8 +293,9 @@ static int wants_value(const struct caller *caller, struct change *change, const
     return copy_bytes(caller, name_value_size_flags[1], change->value, change->size);
 }
 
-static int wants_flagged_path(const struct caller *caller, struct change *change, uint64_t directory,
-                              uint64_t address, uint64_t flags) {
+static int wants_flagged_path(const struct caller *caller, struct change *change, uint64_t directory, uint64_t address,
+                              uint64_t flags)
+{
     if (flags & ~(uint64_t)(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH))
         return EINVAL;
     int error = wants_path(caller, change, directory, address, !(flags & AT_SYMLINK_NOFOLLOW));
@@ -285,7 +306,8 @@ static int wants_flagged_path(const struct caller *caller, struct change *change
 
 /* utimensat and futimesat with a null path mean the descriptor itself. */
 static int wants_path_or_descriptor(const struct caller *caller, struct change *change, uint64_t directory,
-                                    uint64_t address, uint64_t flags) {
+                                    uint64_t address, uint64_t flags)
+{
     if (address == 0)
         return flags == 0 ? wants_descriptor(change, directory) : EINVAL;
     return wants_flagged_path(caller, change, directory, address, flags);
@@ -294,7 +316,8 @@ static int wants_path_or_descriptor(const struct caller *caller, struct change *
 #define AT_CWD ((uint64_t)(uint32_t)AT_FDCWD)
 #define DO(first, second) ((error = (first)) != 0 ? error : (second))
 
-static int understand(const struct caller *caller, const struct seccomp_call *call, struct change *change) {
+static int understand(const struct caller *caller, const struct seccomp_call *call, struct change *change)
+{
     const uint64_t *a = call->arguments;
     int error;
     switch (call->number) {
@@ -348,7 +371,8 @@ static int understand(const struct caller *caller, const struct seccomp_call *ca
 }
 
 /* /proc/self/fd/N leads to the very object that the descriptor holds, a symbolic link included. */
-static int perform(int object, const struct change *change) {
+static int perform(int object, const struct change *change)
+{
     char link[LINK_TEXT];
     struct stat status;
     int result = -1;
@@ -375,7 +399,8 @@ static int perform(int object, const struct change *change) {
     return result == 0 ? 0 : errno;
 }
 
-static int answer(struct caller *caller, const struct seccomp_call *call, const struct list *roots, int refusal) {
+static int answer(struct caller *caller, const struct seccomp_call *call, const struct list *roots, int refusal)
+{
     static struct change change; /* a path's worth of room, and one call at a time */
     memset(&change, 0, offsetof(struct change, path));
     change.value = NULL;
@@ -395,7 +420,8 @@ static int answer(struct caller *caller, const struct seccomp_call *call, const 
     return error;
 }
 
-bool broker_serve(int listener, const struct list *roots, int refusal) {
+bool broker_serve(int listener, const struct list *roots, int refusal)
+{
     /* The kernel may know larger structures than this build does: it writes as much as it says. */
     static union {
         struct seccomp_request request;
@@ -410,7 +436,7 @@ bool broker_serve(int listener, const struct list *roots, int refusal) {
         error = answer(&caller, &in.request.call, roots, refusal);
         close(caller.memory);
     }
-    struct seccomp_reply reply = {.id = in.request.id, .error = -error};
+    struct seccomp_reply reply = { .id = in.request.id, .error = -error };
     listener_call(listener, SECCOMP_SEND, &reply); /* ENOENT: the caller was interrupted, and asks again if it likes */
     return true;
 }

@@ -15,19 +15,22 @@
 /* SECBIT_NOROOT and its lock */
 #define NO_ROOT_FOR_EVER 3UL
 
-static bool get(struct capability_sets sets[2]) {
-    struct capability_header header = {.version = CAPABILITY_VERSION};
+static bool get(struct capability_sets sets[2])
+{
+    struct capability_header header = { .version = CAPABILITY_VERSION };
     return syscall(SYS_capget, &header, sets) == 0;
 }
 
-static bool empty(const struct capability_sets sets[2]) {
+static bool empty(const struct capability_sets sets[2])
+{
     uint32_t any = 0;
     for (int i = 0; i < 2; i++)
         any |= sets[i].effective | sets[i].permitted | sets[i].inheritable;
     return any == 0;
 }
 
-bool capabilities_drop(struct failure *failure) {
+bool capabilities_drop(struct failure *failure)
+{
     struct capability_sets sets[2];
     if (!get(sets))
         return fail(failure, MS_STAGE_CAPABILITIES, NULL);
@@ -36,14 +39,15 @@ bool capabilities_drop(struct failure *failure) {
     /* Belt and braces, where it may be done at all: uid 0 means nothing to an exec from here on. */
     prctl(PR_SET_SECUREBITS, NO_ROOT_FOR_EVER, 0, 0, 0);
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    struct capability_header header = {.version = CAPABILITY_VERSION};
-    struct capability_sets none[2] = {{0, 0, 0}, {0, 0, 0}};
+    struct capability_header header = { .version = CAPABILITY_VERSION };
+    struct capability_sets none[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
     if (syscall(SYS_capset, &header, none) != 0)
         return fail(failure, MS_STAGE_CAPABILITIES, NULL);
     return true;
 }
 
-bool capabilities_expect_none(struct failure *failure) {
+bool capabilities_expect_none(struct failure *failure)
+{
     struct capability_sets sets[2];
     if (!get(sets))
         return fail(failure, MS_STAGE_EXPECT_NO_CAPABILITIES, NULL);

@@ -6,8 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void run(child_body *body, void *context, int status_fd) {
-    struct failure failure = {0};
+static void run(child_body *body, void *context, int status_fd)
+{
+    struct failure failure = { 0 };
     body(context, &failure);
     failure.path = NULL; /* a pointer of the child's means nothing to the launcher */
     while (write(status_fd, &failure, sizeof failure) < 0 && errno == EINTR)
@@ -15,7 +16,8 @@ static void run(child_body *body, void *context, int status_fd) {
     _exit(125);
 }
 
-pid_t child_start(child_body *body, void *context, struct failure *failure) {
+pid_t child_start(child_body *body, void *context, struct failure *failure)
+{
     int ends[2];
     if (pipe(ends) != 0) {
         fail(failure, MS_STAGE_PIPE, NULL);
@@ -40,11 +42,13 @@ pid_t child_start(child_body *body, void *context, struct failure *failure) {
     return 0;
 }
 
-void child_close_inherited(void) {
+void child_close_inherited(void)
+{
     for (int fd = 3; fd < getdtablesize(); fd++)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-void child_die_with_parent(void) {
+void child_die_with_parent(void)
+{
     /* the kernel has nothing of the kind; the launcher's own end is noticed by the host */
 }

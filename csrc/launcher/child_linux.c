@@ -25,16 +25,18 @@ struct start {
     volatile bool returned;
 };
 
-static int in_child(void *argument) {
+static int in_child(void *argument)
+{
     struct start *start = argument;
     start->body(start->context, start->failure);
     start->returned = true;
     _exit(125);
 }
 
-pid_t child_start(child_body *body, void *context, struct failure *failure) {
+pid_t child_start(child_body *body, void *context, struct failure *failure)
+{
     static _Alignas(16) char stack[64 * 1024];
-    struct start start = {.body = body, .context = context, .failure = failure};
+    struct start start = { .body = body, .context = context, .failure = failure };
     pid_t pid = clone(in_child, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &start);
     if (pid < 0) {
         fail(failure, MS_STAGE_FORK, NULL);
@@ -47,7 +49,8 @@ pid_t child_start(child_body *body, void *context, struct failure *failure) {
     return 0;
 }
 
-void child_close_inherited(void) {
+void child_close_inherited(void)
+{
     if (syscall(SYS_close_range, 3U, ~0U, CLOSE_RANGE_CLOEXEC_FLAG) == 0)
         return;
     long most = sysconf(_SC_OPEN_MAX);
@@ -55,6 +58,7 @@ void child_close_inherited(void) {
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-void child_die_with_parent(void) {
+void child_die_with_parent(void)
+{
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 }

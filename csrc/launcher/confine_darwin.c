@@ -9,8 +9,9 @@
 /* libsystem_sandbox: 1 when the process is under any profile; with an operation, when that is denied. */
 extern int sandbox_check(pid_t pid, const char *operation, int filter, ...);
 
-bool confinement_prepare(struct confinement *confinement, const struct options *options, struct failure *failure) {
-    *confinement = (struct confinement){.wanted = options_confine(options), .ruleset = -1, .listener = -1};
+bool confinement_prepare(struct confinement *confinement, const struct options *options, struct failure *failure)
+{
+    *confinement = (struct confinement){ .wanted = options_confine(options), .ruleset = -1, .listener = -1 };
     if (!confinement->wanted)
         return true;
     if (options->read_only.count > 0 || options->read_write.count > 0) {
@@ -30,18 +31,21 @@ bool confinement_prepare(struct confinement *confinement, const struct options *
     return true;
 }
 
-bool confinement_enter(struct confinement *confinement, struct failure *failure) {
+bool confinement_enter(struct confinement *confinement, struct failure *failure)
+{
     (void)confinement;
     (void)failure;
     return true;
 }
 
-void confinement_serve(struct confinement *confinement, const struct options *options) {
+void confinement_serve(struct confinement *confinement, const struct options *options)
+{
     (void)confinement;
     (void)options;
 }
 
-int confinement_probe(void) {
+int confinement_probe(void)
+{
     fprintf(stderr, "moonsand-launch: landlock: %s\n", strerror(ENOTSUP));
     return 125;
 }

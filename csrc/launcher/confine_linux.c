@@ -17,7 +17,8 @@
 static struct filter_program program;
 
 /* A directory among the grants to write: its metadata may change, so that the fence must ask. */
-static bool grants_directory(const struct list *read_write) {
+static bool grants_directory(const struct list *read_write)
+{
     struct stat status;
     for (size_t i = 0; i < read_write->count; i++)
         if (stat(read_write->items[i], &status) == 0 && S_ISDIR(status.st_mode))
@@ -26,7 +27,8 @@ static bool grants_directory(const struct list *read_write) {
 }
 
 static bool prepare_landlock(struct confinement *confinement, const struct options *options, struct fence *fence,
-                             struct failure *failure) {
+                             struct failure *failure)
+{
     confinement->abi = landlock_abi();
     if (confinement->abi == 0)
         return fail(failure, MS_STAGE_LANDLOCK, NULL);
@@ -41,8 +43,9 @@ static bool prepare_landlock(struct confinement *confinement, const struct optio
     return true;
 }
 
-bool confinement_prepare(struct confinement *confinement, const struct options *options, struct failure *failure) {
-    *confinement = (struct confinement){.wanted = options_confine(options), .ruleset = -1, .listener = -1};
+bool confinement_prepare(struct confinement *confinement, const struct options *options, struct failure *failure)
+{
+    *confinement = (struct confinement){ .wanted = options_confine(options), .ruleset = -1, .listener = -1 };
     if (!confinement->wanted)
         return true;
     if (!expect_all(options, failure))
@@ -65,7 +68,8 @@ bool confinement_prepare(struct confinement *confinement, const struct options *
     return capabilities_drop(failure);
 }
 
-bool confinement_enter(struct confinement *confinement, struct failure *failure) {
+bool confinement_enter(struct confinement *confinement, struct failure *failure)
+{
     if (!confinement->wanted)
         return true;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
@@ -77,9 +81,10 @@ bool confinement_enter(struct confinement *confinement, struct failure *failure)
     return fence_enter(&program, confinement->brokered ? &confinement->listener : NULL, failure);
 }
 
-void confinement_serve(struct confinement *confinement, const struct options *options) {
-    static const char *everywhere[] = {"/"};
-    const struct list mounts_govern = {.items = everywhere, .count = 1};
+void confinement_serve(struct confinement *confinement, const struct options *options)
+{
+    static const char *everywhere[] = { "/" };
+    const struct list mounts_govern = { .items = everywhere, .count = 1 };
     bool landlock = confinement->abi > 0;
     if (broker_serve(confinement->listener, landlock ? &options->read_write : &mounts_govern,
                      landlock ? EACCES : EROFS))
@@ -88,16 +93,18 @@ void confinement_serve(struct confinement *confinement, const struct options *op
     confinement->listener = -1;
 }
 
-static int unusable(const char *what, int error) {
+static int unusable(const char *what, int error)
+{
     fprintf(stderr, "moonsand-launch: %s: %s\n", what, strerror(error));
     return 125;
 }
 
-int confinement_probe(void) {
-    const char *root[] = {"/"};
-    struct options options = {.read_only = {.items = root, .count = 1}, .report_fd = -1};
+int confinement_probe(void)
+{
+    const char *root[] = { "/" };
+    struct options options = { .read_only = { .items = root, .count = 1 }, .report_fd = -1 };
     struct confinement confinement;
-    struct failure failure = {0};
+    struct failure failure = { 0 };
     if (!confinement_prepare(&confinement, &options, &failure) || !confinement_enter(&confinement, &failure))
         return unusable("landlock", failure.error);
     /* The proof, and not only the kernel's word: what was just forbidden fails. */

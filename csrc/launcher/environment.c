@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t name_length(const char *variable) {
+static size_t name_length(const char *variable)
+{
     return strcspn(variable, "=");
 }
 
 /* A later option of the same name, or an --unset, replaces the variable. */
-static bool replaced(const struct options *options, const char *variable, size_t from) {
+static bool replaced(const struct options *options, const char *variable, size_t from)
+{
     size_t length = name_length(variable);
     for (size_t i = from; i < options->set.count; i++)
         if (name_length(options->set.items[i]) == length && strncmp(options->set.items[i], variable, length) == 0)
@@ -20,7 +22,8 @@ static bool replaced(const struct options *options, const char *variable, size_t
     return false;
 }
 
-char **environment_for_command(const struct options *options, char **environment) {
+char **environment_for_command(const struct options *options, char **environment)
+{
     size_t count = 0;
     while (environment[count] != NULL)
         count++;

@@ -26,7 +26,8 @@ struct mounts {
     size_t count;
 };
 
-static char *read_whole(const char *path) {
+static char *read_whole(const char *path)
+{
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return NULL;
@@ -61,11 +62,12 @@ static char *read_whole(const char *path) {
 }
 
 /* Blanks, tabs, newlines and backslashes are octal in mountinfo. In place. */
-static void unescape(char *text) {
+static void unescape(char *text)
+{
     char *to = text;
     for (const char *from = text; *from != '\0'; to++) {
-        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' && from[2] <= '7' &&
-            from[3] >= '0' && from[3] <= '7') {
+        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' && from[2] <= '7' && from[3] >= '0' &&
+            from[3] <= '7') {
             *to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
             from += 4;
         } else {
@@ -75,7 +77,8 @@ static void unescape(char *text) {
     *to = '\0';
 }
 
-static bool has_option(const char *options, const char *wanted) {
+static bool has_option(const char *options, const char *wanted)
+{
     size_t length = strlen(wanted);
     for (const char *at = options; at != NULL; at = strchr(at, ',')) {
         at += *at == ',';
@@ -85,13 +88,15 @@ static bool has_option(const char *options, const char *wanted) {
     return false;
 }
 
-static char *next_field(char **rest) {
+static char *next_field(char **rest)
+{
     char *field = strsep(rest, " ");
     return field;
 }
 
 /* One line: id parent major:minor root point options [optional]... - type source super-options */
-static bool parse_line(char *line, struct mount *mount) {
+static bool parse_line(char *line, struct mount *mount)
+{
     char *rest = line, *field[6];
     for (int i = 0; i < 6; i++)
         if ((field[i] = next_field(&rest)) == NULL)
@@ -115,8 +120,9 @@ static bool parse_line(char *line, struct mount *mount) {
     return true;
 }
 
-static bool mounts_read(struct mounts *mounts) {
-    *mounts = (struct mounts){.text = read_whole("/proc/self/mountinfo")};
+static bool mounts_read(struct mounts *mounts)
+{
+    *mounts = (struct mounts){ .text = read_whole("/proc/self/mountinfo") };
     if (mounts->text == NULL)
         return false;
     size_t lines = 0;
@@ -136,13 +142,15 @@ static bool mounts_read(struct mounts *mounts) {
     return mounts->count > 0;
 }
 
-static void mounts_free(struct mounts *mounts) {
+static void mounts_free(struct mounts *mounts)
+{
     free(mounts->all);
     free(mounts->text);
 }
 
 /* The mount that sits on the very root of this one, other than `except`. */
-static const struct mount *cover_of(const struct mounts *mounts, const struct mount *mount, int except) {
+static const struct mount *cover_of(const struct mounts *mounts, const struct mount *mount, int except)
+{
     for (size_t i = 0; i < mounts->count; i++) {
         const struct mount *other = &mounts->all[i];
         if (other->parent == mount->id && other->id != mount->id && other->id != except &&
@@ -152,14 +160,16 @@ static const struct mount *cover_of(const struct mounts *mounts, const struct mo
     return NULL;
 }
 
-static const struct mount *by_id(const struct mounts *mounts, int id) {
+static const struct mount *by_id(const struct mounts *mounts, int id)
+{
     for (size_t i = 0; i < mounts->count; i++)
         if (mounts->all[i].id == id)
             return &mounts->all[i];
     return NULL;
 }
 
-static bool reachable(const struct mounts *mounts, const struct mount *mount) {
+static bool reachable(const struct mounts *mounts, const struct mount *mount)
+{
     if (cover_of(mounts, mount, 0) != NULL)
         return false;
     size_t steps = 0;
@@ -174,7 +184,8 @@ static bool reachable(const struct mounts *mounts, const struct mount *mount) {
     return true; /* a loop is nonsense: the stricter answer */
 }
 
-static bool at_or_below(const char *path, const char *root) {
+static bool at_or_below(const char *path, const char *root)
+{
     size_t length = strlen(root);
     if (length == 1)
         return true;
@@ -184,7 +195,8 @@ static bool at_or_below(const char *path, const char *root) {
 /* Writable mounts that change nothing of the host's: a terminal file system, the namespace's own /proc (not for uid 0,
  * to whom the kernel's knobs in it belong), single device nodes (whose metadata the broker keeps where they belong to
  * the user). */
-static bool harmless(const struct mount *mount) {
+static bool harmless(const struct mount *mount)
+{
     if (strcmp(mount->type, "devpts") == 0)
         return strcmp(mount->point, "/dev/pts") == 0;
     if (strcmp(mount->type, "proc") == 0) {
@@ -196,7 +208,8 @@ static bool harmless(const struct mount *mount) {
     return at_or_below(mount->point, "/dev") && stat(mount->point, &status) == 0 && S_ISCHR(status.st_mode);
 }
 
-static bool expect_read_only(const struct list *writable, struct failure *failure) {
+static bool expect_read_only(const struct list *writable, struct failure *failure)
+{
     static char culprit[4096];
     struct mounts mounts;
     bool good = mounts_read(&mounts);
@@ -219,7 +232,8 @@ static bool expect_read_only(const struct list *writable, struct failure *failur
     return good;
 }
 
-bool expect_all(const struct options *options, struct failure *failure) {
+bool expect_all(const struct options *options, struct failure *failure)
+{
     if ((options->expectations & EXPECT_PID_1) && getpid() != 1) {
         errno = ESRCH;
         return fail(failure, MS_STAGE_EXPECT_PID_1, NULL);

@@ -14,8 +14,9 @@ struct failure {
 };
 
 /* For `return fail(...)`: notes the failure with the present errno, and is false. */
-static inline bool fail(struct failure *failure, enum ms_stage stage, const char *path) {
-    *failure = (struct failure){.stage = stage, .error = errno, .path = path};
+static inline bool fail(struct failure *failure, enum ms_stage stage, const char *path)
+{
+    *failure = (struct failure){ .stage = stage, .error = errno, .path = path };
     return false;
 }
 

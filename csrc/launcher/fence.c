@@ -43,90 +43,90 @@ struct rule {
 
 static const struct rule rules[] = {
 #ifdef SYS_chmod
-    {METADATA, SYS_chmod, DENY, ANY},
+    { METADATA, SYS_chmod, DENY, ANY },
 #endif
-    {METADATA, SYS_fchmod, DENY, ANY},
-    {METADATA, SYS_fchmodat, DENY, ANY},
-    {METADATA, SYS_fchmodat2, DENY, ANY},
+    { METADATA, SYS_fchmod, DENY, ANY },
+    { METADATA, SYS_fchmodat, DENY, ANY },
+    { METADATA, SYS_fchmodat2, DENY, ANY },
 #ifdef SYS_chown
-    {METADATA, SYS_chown, DENY, ANY},
-    {METADATA, SYS_lchown, DENY, ANY},
+    { METADATA, SYS_chown, DENY, ANY },
+    { METADATA, SYS_lchown, DENY, ANY },
 #endif
-    {METADATA, SYS_fchown, DENY, ANY},
-    {METADATA, SYS_fchownat, DENY, ANY},
+    { METADATA, SYS_fchown, DENY, ANY },
+    { METADATA, SYS_fchownat, DENY, ANY },
 #ifdef SYS_utime
-    {METADATA, SYS_utime, DENY, ANY},
+    { METADATA, SYS_utime, DENY, ANY },
 #endif
 #ifdef SYS_utimes
-    {METADATA, SYS_utimes, DENY, ANY},
+    { METADATA, SYS_utimes, DENY, ANY },
 #endif
 #ifdef SYS_futimesat
-    {METADATA, SYS_futimesat, DENY, ANY},
+    { METADATA, SYS_futimesat, DENY, ANY },
 #endif
-    {METADATA, SYS_utimensat, DENY, ANY},
-    {METADATA, SYS_setxattr, DENY, ANY},
-    {METADATA, SYS_lsetxattr, DENY, ANY},
-    {METADATA, SYS_fsetxattr, DENY, ANY},
-    {METADATA, SYS_removexattr, DENY, ANY},
-    {METADATA, SYS_lremovexattr, DENY, ANY},
-    {METADATA, SYS_fremovexattr, DENY, ANY},
-    {NEWER, SYS_setxattrat, ABSENT, ANY},
-    {NEWER, SYS_removexattrat, ABSENT, ANY},
-    {NEWER, SYS_file_setattr, ABSENT, ANY},
+    { METADATA, SYS_utimensat, DENY, ANY },
+    { METADATA, SYS_setxattr, DENY, ANY },
+    { METADATA, SYS_lsetxattr, DENY, ANY },
+    { METADATA, SYS_fsetxattr, DENY, ANY },
+    { METADATA, SYS_removexattr, DENY, ANY },
+    { METADATA, SYS_lremovexattr, DENY, ANY },
+    { METADATA, SYS_fremovexattr, DENY, ANY },
+    { NEWER, SYS_setxattrat, ABSENT, ANY },
+    { NEWER, SYS_removexattrat, ABSENT, ANY },
+    { NEWER, SYS_file_setattr, ABSENT, ANY },
 
     /* its operations go past this filter, extended attributes among them */
-    {LANDLOCK, SYS_io_uring_setup, FORBID, ANY},
+    { LANDLOCK, SYS_io_uring_setup, FORBID, ANY },
 
     /* typing into a terminal */
-    {LANDLOCK, SYS_ioctl, FORBID, COMMAND(0x5412)}, /* TIOCSTI */
-    {LANDLOCK, SYS_ioctl, FORBID, COMMAND(0x541c)}, /* TIOCLINUX */
+    { LANDLOCK, SYS_ioctl, FORBID, COMMAND(0x5412) }, /* TIOCSTI */
+    { LANDLOCK, SYS_ioctl, FORBID, COMMAND(0x541c) }, /* TIOCLINUX */
     /* File systems' own ioctls change inode flags, and make subvolumes and reflinks, on a descriptor that was opened for
      * reading. Of their families pass the commands that only read, and the copies whose target is open for writing. */
-    {LANDLOCK, SYS_ioctl, DENY, COMMAND(0x800c6613)},  /* FS_IOC_SET_ENCRYPTION_POLICY, which says that it reads */
-    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0xc020660b)}, /* FS_IOC_FIEMAP */
-    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x40049409)}, /* FICLONE */
-    {LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x4020940d)}, /* FICLONERANGE */
-    {LANDLOCK, SYS_ioctl, ALLOW, ONLY_READS},
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY('f')},  /* FS_IOC_SETFLAGS, ext4 */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY('X')},  /* FS_IOC_FSSETXATTR, XFS */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY('v')},  /* FS_IOC_SETVERSION */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0x94)}, /* Btrfs; deduplication too */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY('r')},  /* FAT attributes */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xf5)}, /* F2FS */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY('o')},  /* OCFS2 */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcf)}, /* CIFS */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0x97)}, /* Ceph layouts */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xbc)}, /* bcachefs subvolumes */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcd)}, /* ReiserFS */
-    {LANDLOCK, SYS_ioctl, DENY, FAMILY(0x83)}, /* ZFS attributes */
+    { LANDLOCK, SYS_ioctl, DENY, COMMAND(0x800c6613) },  /* FS_IOC_SET_ENCRYPTION_POLICY, which says that it reads */
+    { LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0xc020660b) }, /* FS_IOC_FIEMAP */
+    { LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x40049409) }, /* FICLONE */
+    { LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x4020940d) }, /* FICLONERANGE */
+    { LANDLOCK, SYS_ioctl, ALLOW, ONLY_READS },
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY('f') },  /* FS_IOC_SETFLAGS, ext4 */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY('X') },  /* FS_IOC_FSSETXATTR, XFS */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY('v') },  /* FS_IOC_SETVERSION */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0x94) }, /* Btrfs; deduplication too */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY('r') },  /* FAT attributes */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0xf5) }, /* F2FS */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY('o') },  /* OCFS2 */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcf) }, /* CIFS */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0x97) }, /* Ceph layouts */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0xbc) }, /* bcachefs subvolumes */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcd) }, /* ReiserFS */
+    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0x83) }, /* ZFS attributes */
 
 /* POSIX message queues are files of /dev/mqueue that Landlock has no hook for. O_CREAT: */
 #if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || defined(__riscv) ||        \
     defined(__powerpc64__) || defined(__s390x__)
-    {LANDLOCK, SYS_mq_open, DENY, 1, UINT32_C(0100), UINT32_C(0100)},
+    { LANDLOCK, SYS_mq_open, DENY, 1, UINT32_C(0100), UINT32_C(0100) },
 #endif
-    {LANDLOCK, SYS_mq_unlink, DENY, ANY},
+    { LANDLOCK, SYS_mq_unlink, DENY, ANY },
 
     /* In a user namespace of its own, uid 0 without capabilities has them all again: enough to mount a cgroup
      * hierarchy, whose directories belong to it. */
-    {USER_ZERO, SYS_unshare, FORBID, 0, NAMESPACE_USER, NAMESPACE_USER},
+    { USER_ZERO, SYS_unshare, FORBID, 0, NAMESPACE_USER, NAMESPACE_USER },
 #ifdef __s390x__
-    {USER_ZERO, SYS_clone, FORBID, 1, NAMESPACE_USER, NAMESPACE_USER},
+    { USER_ZERO, SYS_clone, FORBID, 1, NAMESPACE_USER, NAMESPACE_USER },
 #else
-    {USER_ZERO, SYS_clone, FORBID, 0, NAMESPACE_USER, NAMESPACE_USER},
+    { USER_ZERO, SYS_clone, FORBID, 0, NAMESPACE_USER, NAMESPACE_USER },
 #endif
-    {USER_ZERO, SYS_clone3, ABSENT, ANY}, /* its flags are out of a filter's reach; libraries fall back to clone */
+    { USER_ZERO, SYS_clone3, ABSENT, ANY }, /* its flags are out of a filter's reach; libraries fall back to clone */
 
     /* Without Landlock's signal scope (ABI 6), these reach the launcher. */
-    {GUARD, SYS_kill, FORBID, 0, WORD, ITSELF},
-    {GUARD, SYS_kill, FORBID, 0, WORD, ITS_GROUP},
-    {GUARD, SYS_kill, FORBID, 0, WORD, EVERYONE},
-    {GUARD, SYS_tkill, FORBID, 0, WORD, ITSELF},
-    {GUARD, SYS_tgkill, FORBID, 0, WORD, ITSELF},
-    {GUARD, SYS_rt_sigqueueinfo, FORBID, 0, WORD, ITSELF},
-    {GUARD, SYS_rt_tgsigqueueinfo, FORBID, 0, WORD, ITSELF},
-    {GUARD, SYS_pidfd_open, FORBID, 0, WORD, ITSELF},
-    {GUARD, SYS_pidfd_send_signal, ABSENT, ANY},
+    { GUARD, SYS_kill, FORBID, 0, WORD, ITSELF },
+    { GUARD, SYS_kill, FORBID, 0, WORD, ITS_GROUP },
+    { GUARD, SYS_kill, FORBID, 0, WORD, EVERYONE },
+    { GUARD, SYS_tkill, FORBID, 0, WORD, ITSELF },
+    { GUARD, SYS_tgkill, FORBID, 0, WORD, ITSELF },
+    { GUARD, SYS_rt_sigqueueinfo, FORBID, 0, WORD, ITSELF },
+    { GUARD, SYS_rt_tgsigqueueinfo, FORBID, 0, WORD, ITSELF },
+    { GUARD, SYS_pidfd_open, FORBID, 0, WORD, ITSELF },
+    { GUARD, SYS_pidfd_send_signal, ABSENT, ANY },
 };
 
 enum { RULE_COUNT = sizeof rules / sizeof rules[0], PROLOGUE = 8, PER_RULE = 5, VERDICTS = 8 };
@@ -155,18 +155,21 @@ struct assembler {
     unsigned short at;
 };
 
-static void emit(struct assembler *a, uint16_t op, uint8_t yes, uint8_t no, uint32_t operand) {
-    code[a->at++] = (struct filter_instruction){op, yes, no, operand};
+static void emit(struct assembler *a, uint16_t op, uint8_t yes, uint8_t no, uint32_t operand)
+{
+    code[a->at++] = (struct filter_instruction){ op, yes, no, operand };
 }
 
 /* The instruction just emitted goes to a verdict when it compares true (or false). */
-static void decide(struct assembler *a, bool when_true, uint32_t verdict) {
+static void decide(struct assembler *a, bool when_true, uint32_t verdict)
+{
     a->branches[a->branch_count++] =
-        (struct branch){.at = (unsigned short)(a->at - 1), .when_true = when_true, .verdict = verdict};
+        (struct branch){ .at = (unsigned short)(a->at - 1), .when_true = when_true, .verdict = verdict };
 }
 
 /* One return a verdict, and every branch to it. */
-static void emit_verdicts(struct assembler *a) {
+static void emit_verdicts(struct assembler *a)
+{
     for (size_t i = 0; i < a->branch_count; i++) {
         uint32_t verdict = a->branches[i].verdict;
         bool emitted = false;
@@ -187,7 +190,8 @@ static void emit_verdicts(struct assembler *a) {
 }
 
 /* The low word of an argument: every value that a rule compares is a 32-bit one to the kernel. */
-static uint32_t argument_offset(int argument) {
+static uint32_t argument_offset(int argument)
+{
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
     const uint32_t low = 4;
 #else
@@ -196,7 +200,8 @@ static uint32_t argument_offset(int argument) {
     return (uint32_t)offsetof(struct seccomp_call, arguments) + 8U * (uint32_t)argument + low;
 }
 
-static uint32_t verdict_of(const struct fence *fence, const struct rule *rule) {
+static uint32_t verdict_of(const struct fence *fence, const struct rule *rule)
+{
     if (rule->group == METADATA && fence->metadata == METADATA_ASKED)
         return SECCOMP_ASK;
     switch (rule->action) {
@@ -212,14 +217,16 @@ static uint32_t verdict_of(const struct fence *fence, const struct rule *rule) {
     return SECCOMP_ALLOW;
 }
 
-static uint32_t value_of(const struct fence *fence, const struct rule *rule) {
+static uint32_t value_of(const struct fence *fence, const struct rule *rule)
+{
     if (rule->group != GUARD)
         return rule->value;
     return rule->value == EVERYONE ? UINT32_MAX : rule->value * (uint32_t)fence->guarded;
 }
 
 /* The call is this subject's: its rules one after the other, the first that fits decides. */
-static void emit_rules(struct assembler *a, const struct subject *subject) {
+static void emit_rules(struct assembler *a, const struct subject *subject)
+{
     const struct rule *loaded = NULL;
     for (size_t i = subject->first; i < subject->first + subject->count; i++) {
         const struct rule *rule = a->order[i];
@@ -238,7 +245,8 @@ static void emit_rules(struct assembler *a, const struct subject *subject) {
 /* A search tree over the calls. When the filter is installed, the kernel walks it once for every call that there is, to
  * note those that are always allowed (kernel/seccomp.c, seccomp_cache_prepare), and compiles it: a long chain takes it
  * a tenth of a millisecond. */
-static void emit_tree(struct assembler *a, size_t from, size_t to) {
+static void emit_tree(struct assembler *a, size_t from, size_t to)
+{
     if (to - from == 1) {
         const struct subject *subject = &a->subjects[from];
         const struct rule *rule = a->order[subject->first];
@@ -258,7 +266,8 @@ static void emit_tree(struct assembler *a, size_t from, size_t to) {
     emit_tree(a, middle, to);
 }
 
-static size_t collect(struct assembler *a, unsigned groups) {
+static size_t collect(struct assembler *a, unsigned groups)
+{
     size_t count = 0, subjects = 0;
     for (size_t i = 0; i < RULE_COUNT; i++) {
         if ((groups & rules[i].group) == 0)
@@ -270,18 +279,19 @@ static size_t collect(struct assembler *a, unsigned groups) {
     }
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || a->order[i]->call != a->order[i - 1]->call)
-            a->subjects[subjects++] = (struct subject){.call = (uint32_t)a->order[i]->call, .first = i};
+            a->subjects[subjects++] = (struct subject){ .call = (uint32_t)a->order[i]->call, .first = i };
         a->subjects[subjects - 1].count++;
     }
     return subjects;
 }
 
-bool fence_build(const struct fence *fence, struct filter_program *program, struct failure *failure) {
+bool fence_build(const struct fence *fence, struct filter_program *program, struct failure *failure)
+{
     static struct assembler a;
-    a = (struct assembler){.fence = fence};
-    size_t subjects = collect(&a, (fence->metadata != METADATA_FREE ? METADATA | NEWER : 0U) |
-                                      (fence->landlock ? LANDLOCK : 0U) | (fence->user_zero ? USER_ZERO : 0U) |
-                                      (fence->guarded > 0 ? GUARD : 0U));
+    a = (struct assembler){ .fence = fence };
+    size_t subjects =
+        collect(&a, (fence->metadata != METADATA_FREE ? METADATA | NEWER : 0U) | (fence->landlock ? LANDLOCK : 0U) |
+                        (fence->user_zero ? USER_ZERO : 0U) | (fence->guarded > 0 ? GUARD : 0U));
     if (subjects == 0)
         return fail(failure, MS_STAGE_FENCE, NULL);
     /* Another architecture's numbers mean other calls: none of them is let through. */
@@ -299,11 +309,12 @@ bool fence_build(const struct fence *fence, struct filter_program *program, stru
         errno = E2BIG;
         return fail(failure, MS_STAGE_FENCE, NULL);
     }
-    *program = (struct filter_program){.length = a.at, .instructions = code};
+    *program = (struct filter_program){ .length = a.at, .instructions = code };
     return true;
 }
 
-bool fence_enter(const struct filter_program *program, int *listener, struct failure *failure) {
+bool fence_enter(const struct filter_program *program, int *listener, struct failure *failure)
+{
     long fd = syscall(SYS_seccomp, SECCOMP_OPERATION_FILTER, listener ? SECCOMP_FLAG_NEW_LISTENER : 0UL, program);
     if (fd < 0)
         return fail(failure, MS_STAGE_FENCE, NULL);

@@ -143,11 +143,11 @@ struct seccomp_sizes {
 #define SECCOMP_SEND UINT32_C(0xc0182101)
 #define SECCOMP_STILL_VALID UINT32_C(0x80082102) /* the first spelling, which every kernel takes */
 
-#define FILTER_LOAD_WORD 0x20    /* BPF_LD | BPF_W | BPF_ABS */
-#define FILTER_AND 0x54          /* BPF_ALU | BPF_AND | BPF_K */
-#define FILTER_JUMP_EQUAL 0x15     /* BPF_JMP | BPF_JEQ | BPF_K */
+#define FILTER_LOAD_WORD 0x20     /* BPF_LD | BPF_W | BPF_ABS */
+#define FILTER_AND 0x54           /* BPF_ALU | BPF_AND | BPF_K */
+#define FILTER_JUMP_EQUAL 0x15    /* BPF_JMP | BPF_JEQ | BPF_K */
 #define FILTER_JUMP_AT_LEAST 0x35 /* BPF_JMP | BPF_JGE | BPF_K */
-#define FILTER_RETURN 0x06       /* BPF_RET | BPF_K */
+#define FILTER_RETURN 0x06        /* BPF_RET | BPF_K */
 
 #if defined(__x86_64__)
 #define NATIVE_ARCHITECTURE UINT32_C(0xc000003e)

@@ -14,18 +14,20 @@
 
 #define READ (LL_FS_EXECUTE | LL_FS_READ_FILE | LL_FS_READ_DIR)
 #define CHANGE                                                                                                         \
-    (LL_FS_WRITE_FILE | LL_FS_REMOVE_DIR | LL_FS_REMOVE_FILE | LL_FS_MAKE_DIR | LL_FS_MAKE_REG | LL_FS_MAKE_SOCK |      \
+    (LL_FS_WRITE_FILE | LL_FS_REMOVE_DIR | LL_FS_REMOVE_FILE | LL_FS_MAKE_DIR | LL_FS_MAKE_REG | LL_FS_MAKE_SOCK |     \
      LL_FS_MAKE_FIFO | LL_FS_MAKE_SYM | LL_FS_REFER | LL_FS_TRUNCATE)
 #define NEVER (LL_FS_MAKE_CHAR | LL_FS_MAKE_BLOCK | LL_FS_IOCTL_DEV)
 #define OF_A_FILE (LL_FS_EXECUTE | LL_FS_READ_FILE | LL_FS_WRITE_FILE | LL_FS_TRUNCATE)
 
-int landlock_abi(void) {
+int landlock_abi(void)
+{
     long abi = syscall(SYS_landlock_create_ruleset, NULL, (size_t)0, LL_CREATE_RULESET_VERSION);
     return abi > 0 ? (int)abi : 0;
 }
 
 /* What the ABI governs of the accesses that this build knows. */
-static uint64_t governed(int abi) {
+static uint64_t governed(int abi)
+{
     uint64_t all = READ | CHANGE | NEVER;
     if (abi < 5)
         all &= ~LL_FS_IOCTL_DEV;
@@ -36,7 +38,8 @@ static uint64_t governed(int abi) {
     return all;
 }
 
-uint32_t landlock_gaps(int abi) {
+uint32_t landlock_gaps(int abi)
+{
     uint32_t gaps = 0;
     if (abi < 3)
         gaps |= MS_GAP_TRUNCATE;
@@ -45,14 +48,15 @@ uint32_t landlock_gaps(int abi) {
     return gaps;
 }
 
-static bool grant(int ruleset, const char *path, uint64_t access, struct failure *failure) {
+static bool grant(int ruleset, const char *path, uint64_t access, struct failure *failure)
+{
     int fd = open(path, O_PATH | O_CLOEXEC);
     if (fd < 0)
         return fail(failure, MS_STAGE_LANDLOCK_RULE, path);
     struct stat status;
     bool granted = fstat(fd, &status) == 0;
     if (granted) {
-        struct ll_path_beneath_attr rule = {.allowed_access = access, .parent_fd = fd};
+        struct ll_path_beneath_attr rule = { .allowed_access = access, .parent_fd = fd };
         if (!S_ISDIR(status.st_mode))
             rule.allowed_access &= OF_A_FILE;
         granted = syscall(SYS_landlock_add_rule, ruleset, LL_RULE_PATH_BENEATH, &rule, 0) == 0;
@@ -63,7 +67,8 @@ static bool grant(int ruleset, const char *path, uint64_t access, struct failure
     return granted;
 }
 
-bool landlock_prepare(int *ruleset, int abi, const struct options *options, struct failure *failure) {
+bool landlock_prepare(int *ruleset, int abi, const struct options *options, struct failure *failure)
+{
     struct ll_ruleset_attr attributes = {
         .handled_access_fs = governed(abi),
         .scoped = abi >= 6 ? LL_SCOPE_SIGNAL : 0,
@@ -85,7 +90,8 @@ bool landlock_prepare(int *ruleset, int abi, const struct options *options, stru
     return true;
 }
 
-bool landlock_enter(int ruleset, struct failure *failure) {
+bool landlock_enter(int ruleset, struct failure *failure)
+{
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0)
         return fail(failure, MS_STAGE_LANDLOCK, NULL);
     return true;

@@ -42,26 +42,28 @@ struct launch {
     pid_t host; /* whose child the launcher is, and must not outlive */
     pid_t command;
     bool ended;
-    int status;        /* the command's, once ended */
-    bool terminating;  /* the tree has been asked to end, and has grace */
-    bool killing;      /* whatever is left is being killed */
+    int status;       /* the command's, once ended */
+    bool terminating; /* the tree has been asked to end, and has grace */
+    bool killing;     /* whatever is left is being killed */
     bool tree_gone;
     int leftovers;
 };
 
 static volatile sig_atomic_t forwarded; /* the signal to pass on to the command, 0 for none */
 
-static void on_signal(int signal) {
+static void on_signal(int signal)
+{
     if (signal != SIGCHLD)
         forwarded = signal;
 }
 
-static const int handled[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+static const int handled[] = { SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT };
 
 /* Handled signals stay blocked but for the wait in `watch`: none is lost between a look and the wait. */
-static void block_signals(void) {
+static void block_signals(void)
+{
     sigset_t set;
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = { .sa_handler = on_signal };
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
         sigaddset(&set, handled[i]);
@@ -71,7 +73,8 @@ static void block_signals(void) {
 }
 
 /* Nothing of the command has run: says so on stderr and then to the host, which looks at stderr once it is told. */
-static int refuse(const struct launch *launch, const struct failure *failure) {
+static int refuse(const struct launch *launch, const struct failure *failure)
+{
     const char *path = failure->path;
     if (failure->stage == MS_STAGE_EXEC)
         path = launch->options.argv[0];
@@ -92,7 +95,8 @@ static int refuse(const struct launch *launch, const struct failure *failure) {
 }
 
 /* The terminal among the standard descriptors becomes the one that controls the command's session. */
-static bool take_terminal(struct failure *failure) {
+static bool take_terminal(struct failure *failure)
+{
     for (int fd = 0; fd <= 2; fd++)
         if (isatty(fd))
             return ioctl(fd, TIOCSCTTY, 0) == 0 ? true : fail(failure, MS_STAGE_TERMINAL, NULL);
@@ -100,7 +104,8 @@ static bool take_terminal(struct failure *failure) {
     return fail(failure, MS_STAGE_TERMINAL, NULL);
 }
 
-static bool empty_stdin(struct failure *failure) {
+static bool empty_stdin(struct failure *failure)
+{
     int fd = open("/dev/null", O_RDONLY);
     if (fd < 0 || (fd != STDIN_FILENO && dup2(fd, STDIN_FILENO) < 0))
         return fail(failure, MS_STAGE_STDIO, "/dev/null");
@@ -110,7 +115,8 @@ static bool empty_stdin(struct failure *failure) {
 }
 
 /* In the child: everything up to the exec. */
-static void become_command(void *context, struct failure *failure) {
+static void become_command(void *context, struct failure *failure)
+{
     struct launch *launch = context;
     const struct options *options = &launch->options;
     if (setsid() < 0) {
@@ -143,18 +149,19 @@ static void become_command(void *context, struct failure *failure) {
 }
 
 /* Collects every process that has changed its state, until there is nothing more to collect now. */
-static void reap(struct launch *launch) {
+static void reap(struct launch *launch)
+{
     int status, flags = WNOHANG | (launch->options.terminal ? WUNTRACED : 0);
     pid_t pid;
     while ((pid = waitpid(-1, &status, flags)) > 0) {
         if (WIFSTOPPED(status)) {
             if (pid == launch->command)
                 reporter_say(&launch->reporter,
-                             (struct ms_record){.kind = MS_REPORT_STOPPED, .value = WSTOPSIG(status)});
+                             (struct ms_record){ .kind = MS_REPORT_STOPPED, .value = WSTOPSIG(status) });
         } else if (pid == launch->command) {
             launch->ended = true;
             launch->status = status;
-            reporter_say(&launch->reporter, (struct ms_record){.kind = MS_REPORT_ENDED, .value = status});
+            reporter_say(&launch->reporter, (struct ms_record){ .kind = MS_REPORT_ENDED, .value = status });
             /* What it leaves is stopped at once, unless the tree is already ending with grace. */
             launch->killing = launch->killing || !launch->terminating;
         } else if (launch->killing && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
@@ -164,12 +171,14 @@ static void reap(struct launch *launch) {
     launch->tree_gone = pid < 0 && errno == ECHILD;
 }
 
-static void signal_command(const struct launch *launch, int signal) {
+static void signal_command(const struct launch *launch, int signal)
+{
     if (!launch->ended) /* not reaped: its group cannot be another's */
         kill(-launch->command, signal);
 }
 
-static void obey(struct launch *launch) {
+static void obey(struct launch *launch)
+{
     struct ms_record request;
     for (;;) {
         switch (reporter_read(&launch->reporter, &request)) {
@@ -196,15 +205,16 @@ static void obey(struct launch *launch) {
 }
 
 /* Waits for the next thing to happen, at most `timeout_ms` (-1: as long as it takes), and sees to it. */
-static void watch(struct launch *launch, int timeout_ms) {
+static void watch(struct launch *launch, int timeout_ms)
+{
     struct pollfd watched[] = {
-        {.fd = launch->reporter.fd, .events = POLLIN},
-        {.fd = launch->confinement.listener, .events = POLLIN},
+        { .fd = launch->reporter.fd, .events = POLLIN },
+        { .fd = launch->confinement.listener, .events = POLLIN },
     };
     sigset_t none;
     sigemptyset(&none);
 #ifdef __linux__
-    struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
+    struct timespec timeout = { .tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L };
     int ready = ppoll(watched, 2, timeout_ms < 0 ? NULL : &timeout, &none);
 #else
     /* No ppoll: a signal that comes between the two calls is seen at the latest a moment later. */
@@ -231,7 +241,8 @@ static void watch(struct launch *launch, int timeout_ms) {
 }
 
 /* Until the command has ended and nothing of its tree is left. */
-static void attend(struct launch *launch) {
+static void attend(struct launch *launch)
+{
     int again_ms = KILL_AGAIN_FIRST_MS;
     for (;;) {
         reap(launch);
@@ -247,20 +258,22 @@ static void attend(struct launch *launch) {
     }
 }
 
-static int run(struct launch *launch) {
-    struct failure failure = {0};
+static int run(struct launch *launch)
+{
+    struct failure failure = { 0 };
     if (!tree_adopt(&failure) || !confinement_prepare(&launch->confinement, &launch->options, &failure))
         return refuse(launch, &failure);
     launch->command = child_start(become_command, launch, &failure);
     if (launch->command == 0)
         return refuse(launch, &failure);
     attend(launch);
-    reporter_say(&launch->reporter, (struct ms_record){.kind = MS_REPORT_LEFTOVERS, .value = launch->leftovers});
+    reporter_say(&launch->reporter, (struct ms_record){ .kind = MS_REPORT_LEFTOVERS, .value = launch->leftovers });
     return WIFSIGNALED(launch->status) ? 128 + WTERMSIG(launch->status) : WEXITSTATUS(launch->status);
 }
 
-int main(int argc, char **argv) {
-    struct launch launch = {.host = getppid(), .reporter = {.fd = -1}, .confinement = {.listener = -1}};
+int main(int argc, char **argv)
+{
+    struct launch launch = { .host = getppid(), .reporter = { .fd = -1 }, .confinement = { .listener = -1 } };
     if (!options_parse(&launch.options, argc, argv))
         return EXIT_CONFINEMENT;
     if (launch.options.probe)
@@ -273,7 +286,7 @@ int main(int argc, char **argv) {
     block_signals();
     launch.environment = environment_for_command(&launch.options, environ);
     if (launch.environment == NULL)
-        return refuse(&launch, &(struct failure){.stage = MS_STAGE_MEMORY, .error = ENOMEM});
+        return refuse(&launch, &(struct failure){ .stage = MS_STAGE_MEMORY, .error = ENOMEM });
     int status = run(&launch);
     free(launch.environment);
     options_free(&launch.options);

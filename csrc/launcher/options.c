@@ -29,24 +29,25 @@ static const struct {
     const char *value; /* NULL: takes none */
     const char *help;
 } table[] = {
-    [OPTION_PROBE] = {"--probe", NULL, "enforce a ruleset, say how complete Landlock is here, and exit"},
-    [OPTION_HELP] = {"--help", NULL, "this text"},
-    [OPTION_REPORT_FD] = {"--report-fd", "N", "report on descriptor N, a connected stream socket"},
-    [OPTION_REPORT_OPTIONAL] = {"--report-optional", NULL, "do without the report where the descriptor is closed"},
-    [OPTION_CHDIR] = {"--chdir", "DIR", "the command's working directory"},
-    [OPTION_STDIN_NULL] = {"--stdin-null", NULL, "the command's stdin is /dev/null, opened inside the confinement"},
-    [OPTION_TERMINAL] = {"--terminal", NULL, "the terminal among descriptors 0 to 2 becomes the command's own"},
-    [OPTION_RO] = {"--ro", "PATH", "Landlock: may be read and executed, and what is below it"},
-    [OPTION_RW] = {"--rw", "PATH", "Landlock: may be changed too, and what is below it"},
-    [OPTION_EXPECT] = {"--expect", "FACT", "refuse unless it is so: pid-1, no-capabilities, read-only"},
-    [OPTION_WRITABLE] = {"--writable", "PATH", "with --expect read-only: the mounts from here down may be writable"},
-    [OPTION_ENV] = {"--env", "NAME=VALUE", "set in the command's environment"},
-    [OPTION_UNSET] = {"--unset", "NAME", "absent from the command's environment"},
+    [OPTION_PROBE] = { "--probe", NULL, "enforce a ruleset, say how complete Landlock is here, and exit" },
+    [OPTION_HELP] = { "--help", NULL, "this text" },
+    [OPTION_REPORT_FD] = { "--report-fd", "N", "report on descriptor N, a connected stream socket" },
+    [OPTION_REPORT_OPTIONAL] = { "--report-optional", NULL, "do without the report where the descriptor is closed" },
+    [OPTION_CHDIR] = { "--chdir", "DIR", "the command's working directory" },
+    [OPTION_STDIN_NULL] = { "--stdin-null", NULL, "the command's stdin is /dev/null, opened inside the confinement" },
+    [OPTION_TERMINAL] = { "--terminal", NULL, "the terminal among descriptors 0 to 2 becomes the command's own" },
+    [OPTION_RO] = { "--ro", "PATH", "Landlock: may be read and executed, and what is below it" },
+    [OPTION_RW] = { "--rw", "PATH", "Landlock: may be changed too, and what is below it" },
+    [OPTION_EXPECT] = { "--expect", "FACT", "refuse unless it is so: pid-1, no-capabilities, read-only" },
+    [OPTION_WRITABLE] = { "--writable", "PATH", "with --expect read-only: the mounts from here down may be writable" },
+    [OPTION_ENV] = { "--env", "NAME=VALUE", "set in the command's environment" },
+    [OPTION_UNSET] = { "--unset", "NAME", "absent from the command's environment" },
 };
 
 enum { OPTION_COUNT = sizeof table / sizeof table[0] };
 
-static void usage(FILE *to) {
+static void usage(FILE *to)
+{
     fputs("usage: moonsand-launch [OPTION]... -- PROGRAM [ARGUMENT]...\n"
           "       moonsand-launch --probe\n\n"
           "Runs PROGRAM (a path) as the root of a process tree that ends with it, confined as told.\n\n",
@@ -55,12 +56,14 @@ static void usage(FILE *to) {
         fprintf(to, "  %-17s %-11s %s\n", table[i].name, table[i].value ? table[i].value : "", table[i].help);
 }
 
-static bool refuse(const char *what, const char *why) {
+static bool refuse(const char *what, const char *why)
+{
     fprintf(stderr, "moonsand-launch: %s: %s\n", what, why);
     return false;
 }
 
-static bool append(struct list *list, const char *item, int most) {
+static bool append(struct list *list, const char *item, int most)
+{
     if (list->items == NULL) {
         list->items = calloc((size_t)most, sizeof *list->items);
         if (list->items == NULL)
@@ -70,7 +73,8 @@ static bool append(struct list *list, const char *item, int most) {
     return true;
 }
 
-static bool parse_descriptor(const char *text, int *descriptor) {
+static bool parse_descriptor(const char *text, int *descriptor)
+{
     char *end;
     long n = strtol(text, &end, 10);
     if (end == text || *end != '\0' || n < 3 || n > INT_MAX)
@@ -79,7 +83,8 @@ static bool parse_descriptor(const char *text, int *descriptor) {
     return true;
 }
 
-static bool parse_expectation(const char *text, unsigned *expectations) {
+static bool parse_expectation(const char *text, unsigned *expectations)
+{
     if (strcmp(text, "pid-1") == 0)
         *expectations |= EXPECT_PID_1;
     else if (strcmp(text, "no-capabilities") == 0)
@@ -91,13 +96,15 @@ static bool parse_expectation(const char *text, unsigned *expectations) {
     return true;
 }
 
-static bool parse_absolute(struct list *list, const char *path, int most) {
+static bool parse_absolute(struct list *list, const char *path, int most)
+{
     if (path[0] != '/')
         return refuse(path[0] ? path : "(empty)", "must be an absolute path");
     return append(list, path, most);
 }
 
-static bool apply(struct options *options, enum option option, const char *value, int most) {
+static bool apply(struct options *options, enum option option, const char *value, int most)
+{
     switch (option) {
     case OPTION_PROBE:
         options->probe = true;
@@ -139,8 +146,9 @@ static bool apply(struct options *options, enum option option, const char *value
     return false;
 }
 
-bool options_parse(struct options *options, int argc, char **argv) {
-    *options = (struct options){.report_fd = -1};
+bool options_parse(struct options *options, int argc, char **argv)
+{
+    *options = (struct options){ .report_fd = -1 };
     int i = 1;
     for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
         int found = 0;
@@ -167,13 +175,15 @@ bool options_parse(struct options *options, int argc, char **argv) {
     return true;
 }
 
-void options_free(struct options *options) {
-    struct list *lists[] = {&options->read_only, &options->read_write, &options->writable, &options->set,
-                            &options->unset};
+void options_free(struct options *options)
+{
+    struct list *lists[] = { &options->read_only, &options->read_write, &options->writable, &options->set,
+                             &options->unset };
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         free(lists[i]->items);
 }
 
-bool options_confine(const struct options *options) {
+bool options_confine(const struct options *options)
+{
     return options->read_only.count > 0 || options->read_write.count > 0 || options->expectations != 0;
 }

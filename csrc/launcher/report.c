@@ -11,8 +11,9 @@
 #define MSG_NOSIGNAL 0 /* macOS: SO_NOSIGPIPE on the socket says the same */
 #endif
 
-bool reporter_open(struct reporter *reporter, int fd) {
-    *reporter = (struct reporter){.fd = -1};
+bool reporter_open(struct reporter *reporter, int fd)
+{
+    *reporter = (struct reporter){ .fd = -1 };
     int type;
     socklen_t size = sizeof type;
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0)
@@ -31,7 +32,8 @@ bool reporter_open(struct reporter *reporter, int fd) {
     return true;
 }
 
-void reporter_say(const struct reporter *reporter, struct ms_record record) {
+void reporter_say(const struct reporter *reporter, struct ms_record record)
+{
     if (reporter->fd < 0)
         return;
     record.magic = MS_RECORD_MAGIC;
@@ -39,7 +41,8 @@ void reporter_say(const struct reporter *reporter, struct ms_record record) {
         continue;
 }
 
-enum request_result reporter_read(struct reporter *reporter, struct ms_record *request) {
+enum request_result reporter_read(struct reporter *reporter, struct ms_record *request)
+{
     char *at = (char *)&reporter->request + reporter->received;
     ssize_t n = recv(reporter->fd, at, sizeof reporter->request - reporter->received, MSG_DONTWAIT);
     if (n < 0)
@@ -56,7 +59,8 @@ enum request_result reporter_read(struct reporter *reporter, struct ms_record *r
     return REQUEST_READY;
 }
 
-const char *stage_word(enum ms_stage stage) {
+const char *stage_word(enum ms_stage stage)
+{
     static const char *const words[MS_STAGE_COUNT] = {
         [MS_STAGE_NONE] = "nothing",
         [MS_STAGE_ARGUMENTS] = "arguments",

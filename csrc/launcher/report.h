@@ -7,8 +7,8 @@
 #include <stdbool.h>
 
 struct reporter {
-    int fd;          /* -1: nobody listens */
-    int32_t me;      /* this process, for the record's pid field of CONFINED the command's own */
+    int fd;                   /* -1: nobody listens */
+    int32_t me;               /* this process, for the record's pid field of CONFINED the command's own */
     struct ms_record request; /* what has come of the next request */
     unsigned received;
 };

@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-bool tree_adopt(struct failure *failure) {
+bool tree_adopt(struct failure *failure)
+{
     (void)failure;
     return true;
 }
 
-static bool descends(pid_t pid, pid_t from) {
+static bool descends(pid_t pid, pid_t from)
+{
     for (int depth = 0; pid > 1 && depth < 256; depth++) {
         struct proc_bsdinfo info;
         if (proc_pidinfo(pid, PROC_PIDTBSDINFO, 0, &info, sizeof info) != (int)sizeof info)
@@ -25,7 +27,8 @@ static bool descends(pid_t pid, pid_t from) {
 }
 
 /* Signals every process of the tree, and counts those that took it. */
-static int signal_all(pid_t command, int signal) {
+static int signal_all(pid_t command, int signal)
+{
     int bytes = proc_listallpids(NULL, 0);
     if (bytes <= 0)
         return 0;
@@ -43,10 +46,12 @@ static int signal_all(pid_t command, int signal) {
     return signalled;
 }
 
-void tree_signal(pid_t command, int signal) {
+void tree_signal(pid_t command, int signal)
+{
     signal_all(command, signal);
 }
 
-int tree_kill_children(pid_t command) {
+int tree_kill_children(pid_t command)
+{
     return signal_all(command, SIGKILL);
 }

@@ -19,7 +19,8 @@
 
 enum { PATH_ROOM = 64, MOST_DEPTH = 256 };
 
-bool tree_adopt(struct failure *failure) {
+bool tree_adopt(struct failure *failure)
+{
     /* Not dumpable: a command of the same user can neither trace this process nor open its descriptors (ptrace(2)). */
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
         return fail(failure, MS_STAGE_SUBREAPER, NULL);
@@ -32,7 +33,8 @@ bool tree_adopt(struct failure *failure) {
 }
 
 /* The parent and state in /proc/PID/stat, after the name, which may contain anything. 0: gone. */
-static pid_t parent_of(pid_t pid, char *state) {
+static pid_t parent_of(pid_t pid, char *state)
+{
     char path[PATH_ROOM], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -53,7 +55,8 @@ static pid_t parent_of(pid_t pid, char *state) {
 typedef void visit(pid_t child, void *context);
 
 /* Calls back for each pid in a `children` file. False: there is no such file. */
-static bool visit_file(const char *path, visit *each, void *context) {
+static bool visit_file(const char *path, visit *each, void *context)
+{
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
@@ -73,7 +76,8 @@ static bool visit_file(const char *path, visit *each, void *context) {
     return true;
 }
 
-static void visit_by_scan(pid_t parent, visit *each, void *context) {
+static void visit_by_scan(pid_t parent, visit *each, void *context)
+{
     DIR *proc = opendir("/proc");
     if (proc == NULL)
         return;
@@ -88,7 +92,8 @@ static void visit_by_scan(pid_t parent, visit *each, void *context) {
 }
 
 /* Children belong to the thread that made them: each thread of the parent is asked. */
-static void visit_children(pid_t parent, visit *each, void *context) {
+static void visit_children(pid_t parent, visit *each, void *context)
+{
     char path[PATH_ROOM * 2];
     snprintf(path, sizeof path, "/proc/%d/task", (int)parent);
     DIR *tasks = opendir(path);
@@ -113,7 +118,8 @@ struct signalling {
     int depth;
 };
 
-static void signal_subtree(pid_t pid, void *context) {
+static void signal_subtree(pid_t pid, void *context)
+{
     const struct signalling *above = context;
     if (above->depth == MOST_DEPTH)
         return;
@@ -125,20 +131,21 @@ static void signal_subtree(pid_t pid, void *context) {
         return;
     }
     if (parent_of(pid, &state) == above->parent) {
-        struct signalling below = {.parent = pid, .signal = above->signal, .depth = above->depth + 1};
+        struct signalling below = { .parent = pid, .signal = above->signal, .depth = above->depth + 1 };
         visit_children(pid, signal_subtree, &below);
         syscall(SYS_pidfd_send_signal, held, above->signal, NULL, 0);
     }
     close(held);
 }
 
-void tree_signal(pid_t command, int signal) {
+void tree_signal(pid_t command, int signal)
+{
     (void)command; /* it is among the descendants */
     if (getpid() == 1) {
         kill(-1, signal);
         return;
     }
-    struct signalling all = {.parent = getpid(), .signal = signal};
+    struct signalling all = { .parent = getpid(), .signal = signal };
     visit_children(all.parent, signal_subtree, &all);
 }
 
@@ -146,16 +153,18 @@ struct killing {
     int count;
 };
 
-static void kill_child(pid_t pid, void *context) {
+static void kill_child(pid_t pid, void *context)
+{
     struct killing *killing = context;
     killing->count += kill(pid, SIGKILL) == 0;
 }
 
-int tree_kill_children(pid_t command) {
+int tree_kill_children(pid_t command)
+{
     (void)command;
     if (getpid() == 1)
         return kill(-1, SIGKILL) == 0;
-    struct killing killing = {0};
+    struct killing killing = { 0 };
     if (!visit_file("/proc/thread-self/children", kill_child, &killing))
         visit_by_scan(getpid(), kill_child, &killing);
     return killing.count;
