@@ -955,7 +955,8 @@ bool ms_process_terminate(struct ms_process *process, int64_t grace_ms)
     return first;
 }
 
-int ms_process_signal(struct ms_process *process, int signal)
+/* Through the launcher, as a request of `kind` with `value`; where there is none, `signal` to the group. */
+static int ask(struct ms_process *process, enum ms_record_kind kind, int value, int signal)
 {
     if (!ms_supervisor_usable(NULL))
         return ECANCELED;
@@ -964,11 +965,21 @@ int ms_process_signal(struct ms_process *process, int signal)
     if (settled(process) || process->facts.have_status)
         failed = ESRCH;
     else if (process->has_report && !(process->report_optional && process->report_over))
-        failed = request(process, MS_REQUEST_SIGNAL, signal);
+        failed = request(process, kind, value);
     else
         failed = ms_child_signal_group(&process->child, signal);
     pthread_mutex_unlock(&process->lock);
     return failed;
+}
+
+int ms_process_signal(struct ms_process *process, int signal)
+{
+    return ask(process, MS_REQUEST_SIGNAL, signal, signal);
+}
+
+int ms_process_continue(struct ms_process *process, bool foreground)
+{
+    return ask(process, MS_REQUEST_CONTINUE, foreground, SIGCONT);
 }
 
 int ms_process_fileno(struct ms_process *process)

@@ -132,6 +132,10 @@ bool ms_process_terminate(struct ms_process *process, int64_t grace_ms);
 /* A signal to the command's process group. 0 or an errno; ESRCH when the command is over. */
 int ms_process_signal(struct ms_process *process, int signal);
 
+/* Continues a command that was stopped; one with a terminal of its own (the launcher's --terminal) in its foreground, or
+ * in its background, where it is stopped again when it reads from it. 0 or an errno; ESRCH when the command is over. */
+int ms_process_continue(struct ms_process *process, bool foreground);
+
 /* A descriptor for poll(2), made on first use: readable when there is output or a change of state that ms_process_facts
  * has not seen. Stays the process's own. -1 with errno set. */
 int ms_process_fileno(struct ms_process *process);

@@ -31,7 +31,9 @@ enum ms_record_kind {
     /* host to launcher */
     MS_REQUEST_TERMINATE = 32, /* SIGTERM (and SIGCONT) to the whole tree, once */
     MS_REQUEST_KILL = 33,      /* SIGKILL to the whole tree until none is left */
-    MS_REQUEST_SIGNAL = 34     /* value = a signal for the command's process group */
+    MS_REQUEST_SIGNAL = 34,    /* value = a signal for the command's process group */
+    MS_REQUEST_CONTINUE = 35   /* SIGCONT to that group; with --terminal, value = 1 first gives it the terminal's
+                                  foreground, 0 takes that away */
 };
 
 /* Which step failed. One list for the core's spawn and for the launcher; `ms_stage_name` gives the word. */

@@ -43,6 +43,7 @@ struct launch {
     pid_t command;
     bool ended;
     int status;       /* the command's, once ended */
+    int terminal;     /* the descriptor of the terminal that controls this session; -1 without --terminal */
     bool terminating; /* the tree has been asked to end, and has grace */
     bool killing;     /* whatever is left is being killed */
     bool tree_gone;
@@ -65,6 +66,7 @@ static void block_signals(void)
     sigset_t set;
     struct sigaction action = { .sa_handler = on_signal };
     sigemptyset(&set);
+    sigaddset(&set, SIGTTOU); /* whoever moves a terminal's foreground from its background would be stopped */
     for (size_t i = 0; i < sizeof handled / sizeof handled[0]; i++) {
         sigaddset(&set, handled[i]);
         sigaction(handled[i], &action, NULL);
@@ -94,14 +96,48 @@ static int refuse(const struct launch *launch, const struct failure *failure)
     return failure->error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 
-/* The terminal among the standard descriptors becomes the one that controls the command's session. */
-static bool take_terminal(struct failure *failure)
+/* The terminal among the standard descriptors becomes the one that controls the session of launcher and command. It is one
+ * session, because a process group whose parent is in no other group of its session cannot be stopped from its terminal:
+ * with the launcher elsewhere, Ctrl-Z would do nothing (POSIX, orphaned process groups). */
+static bool take_terminal(struct launch *launch, struct failure *failure)
 {
+    if (getsid(0) != getpid() && setsid() < 0)
+        return fail(failure, MS_STAGE_SESSION, NULL);
     for (int fd = 0; fd <= 2; fd++)
-        if (isatty(fd))
+        if (isatty(fd)) {
+            launch->terminal = fd;
             return ioctl(fd, TIOCSCTTY, 0) == 0 ? true : fail(failure, MS_STAGE_TERMINAL, NULL);
+        }
     errno = ENOTTY;
     return fail(failure, MS_STAGE_TERMINAL, NULL);
+}
+
+/* In the child: a session of its own, or with a terminal a process group of its own in the launcher's session. */
+static bool stand_alone(const struct launch *launch, struct failure *failure)
+{
+    if (launch->terminal < 0)
+        return setsid() >= 0 ? true : fail(failure, MS_STAGE_SESSION, NULL);
+    if (setpgid(0, 0) != 0)
+        return fail(failure, MS_STAGE_SESSION, NULL);
+    if (!launch->options.background && tcsetpgrp(launch->terminal, getpid()) != 0)
+        return fail(failure, MS_STAGE_TERMINAL, NULL);
+    return true;
+}
+
+/* Continues the command, in its terminal's foreground or out of it. When some other group has the foreground, as under a
+ * shell that is the command, it keeps it. */
+static void continue_command(const struct launch *launch, bool foreground)
+{
+    if (launch->ended)
+        return;
+    if (launch->terminal >= 0) {
+        pid_t now = tcgetpgrp(launch->terminal);
+        if (foreground && now == getpgrp())
+            tcsetpgrp(launch->terminal, launch->command);
+        else if (!foreground && now == launch->command)
+            tcsetpgrp(launch->terminal, getpgrp());
+    }
+    kill(-launch->command, SIGCONT);
 }
 
 static bool empty_stdin(struct failure *failure)
@@ -119,11 +155,7 @@ static void become_command(void *context, struct failure *failure)
 {
     struct launch *launch = context;
     const struct options *options = &launch->options;
-    if (setsid() < 0) {
-        fail(failure, MS_STAGE_SESSION, NULL);
-        return;
-    }
-    if (options->terminal && !take_terminal(failure))
+    if (!stand_alone(launch, failure))
         return;
     if (options->stdin_null && !empty_stdin(failure))
         return;
@@ -200,6 +232,8 @@ static void obey(struct launch *launch)
             launch->killing = true;
         } else if (request.kind == MS_REQUEST_SIGNAL) {
             signal_command(launch, request.value);
+        } else if (request.kind == MS_REQUEST_CONTINUE) {
+            continue_command(launch, request.value != 0);
         }
     }
 }
@@ -261,6 +295,8 @@ static void attend(struct launch *launch)
 static int run(struct launch *launch)
 {
     struct failure failure = { 0 };
+    if (launch->options.terminal && !take_terminal(launch, &failure))
+        return refuse(launch, &failure);
     if (!tree_adopt(&failure) || !confinement_prepare(&launch->confinement, &launch->options, &failure))
         return refuse(launch, &failure);
     launch->command = child_start(become_command, launch, &failure);
@@ -273,7 +309,9 @@ static int run(struct launch *launch)
 
 int main(int argc, char **argv)
 {
-    struct launch launch = { .host = getppid(), .reporter = { .fd = -1 }, .confinement = { .listener = -1 } };
+    struct launch launch = {
+        .host = getppid(), .terminal = -1, .reporter = { .fd = -1 }, .confinement = { .listener = -1 }
+    };
     if (!options_parse(&launch.options, argc, argv))
         return EXIT_CONFINEMENT;
     if (launch.options.probe)

@@ -16,6 +16,7 @@ enum option {
     OPTION_CHDIR,
     OPTION_STDIN_NULL,
     OPTION_TERMINAL,
+    OPTION_BACKGROUND,
     OPTION_RO,
     OPTION_RW,
     OPTION_EXPECT,
@@ -36,6 +37,7 @@ static const struct {
     [OPTION_CHDIR] = { "--chdir", "DIR", "the command's working directory" },
     [OPTION_STDIN_NULL] = { "--stdin-null", NULL, "the command's stdin is /dev/null, opened inside the confinement" },
     [OPTION_TERMINAL] = { "--terminal", NULL, "the terminal among descriptors 0 to 2 becomes the command's own" },
+    [OPTION_BACKGROUND] = { "--background", NULL, "with --terminal: the command starts in the terminal's background" },
     [OPTION_RO] = { "--ro", "PATH", "Landlock: may be read and executed, and what is below it" },
     [OPTION_RW] = { "--rw", "PATH", "Landlock: may be changed too, and what is below it" },
     [OPTION_EXPECT] = { "--expect", "FACT", "refuse unless it is so: pid-1, no-capabilities, read-only" },
@@ -125,6 +127,9 @@ static bool apply(struct options *options, enum option option, const char *value
         return true;
     case OPTION_TERMINAL:
         options->terminal = true;
+        return true;
+    case OPTION_BACKGROUND:
+        options->background = true;
         return true;
     case OPTION_RO:
         return parse_absolute(&options->read_only, value, most);

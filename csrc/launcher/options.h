@@ -24,6 +24,7 @@ struct options {
     const char *directory;
     bool stdin_null;
     bool terminal;
+    bool background;
     struct list read_only;  /* --ro */
     struct list read_write; /* --rw */
     unsigned expectations;  /* enum expectation */
