@@ -30,18 +30,20 @@ struct ms_relay {
     struct ms_relay_program program;
     bool has_terminal;
     struct ms_terminal terminal;
-    bool wants_keys;  /* the program reads from its terminal, or has from the start on */
-    unsigned stops;   /* of the process, that have been seen to */
+    bool wants_keys;    /* the program reads from its terminal, or has from the start on */
+    unsigned stops;     /* of the process, that have been seen to */
     sigset_t unblocked; /* the signal mask of every wait */
-    int input_back;   /* a regular file whose unread rest is given back at the end, or -1 */
-    int pipes[3][2];  /* of INPUT, OUTPUT, ERRORS: the end to read from, the end to write to; -1 */
+    int input_back;     /* a regular file whose unread rest is given back at the end, or -1 */
+    int pipes[3][2];    /* of INPUT, OUTPUT, ERRORS: the end to read from, the end to write to; -1 */
     struct channel channel[CHANNELS];
 };
 
 /* --- signals ------------------------------------------------------------------------------------------------------ */
 
 /* Blocked while the relay runs, but for the wait in `wait_for_something`: none is lost between a look and the wait. */
-static const int handled[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP, SIGCONT, SIGWINCH };
+static const int handled[] = {
+    SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP, SIGCONT, SIGWINCH
+};
 
 enum { HANDLED = sizeof handled / sizeof handled[0] };
 

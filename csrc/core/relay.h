@@ -49,7 +49,8 @@ struct ms_relayed {
 
 /* Carries bytes until the process has settled. May be called again, for another process with the same descriptors, as long
  * as none was ever started behind them. 0, or -1 with `error` filled: nothing was carried, the process runs. */
-int ms_relay_run(struct ms_relay *relay, struct ms_process *process, struct ms_relayed *relayed, struct ms_error *error);
+int ms_relay_run(struct ms_relay *relay, struct ms_process *process, struct ms_relayed *relayed,
+                 struct ms_error *error);
 
 void ms_relay_close(struct ms_relay *relay);
 

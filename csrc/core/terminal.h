@@ -17,8 +17,8 @@ struct ms_terminal {
     /* The user's side. `user` is a descriptor that others have too, so nothing about its open file is ever changed. */
     int user;
     int keyboard; /* to read from and */
-    int screen;   /* to write to: non-blocking and our own where the terminal may be opened again; else `user`; else -1 */
-    bool raw;     /* every key goes to the program, `before` has the modes to give back */
+    int screen; /* to write to: non-blocking and our own where the terminal may be opened again; else `user`; else -1 */
+    bool raw;   /* every key goes to the program, `before` has the modes to give back */
     struct termios before;
 
     /* The program's side. */

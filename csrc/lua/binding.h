@@ -34,4 +34,15 @@ void ms_lua_open_process(lua_State *L);
 /* core.spawn */
 int ms_lua_spawn(lua_State *L);
 
+/* The process at `index`; NULL with `error` filled when this host was forked from the one that started it. Raises when it
+ * is none, or was closed. */
+struct ms_process;
+struct ms_process *ms_lua_usable_process(lua_State *L, int index, struct ms_error *error);
+
+/* Registers the metatable of terminals. */
+void ms_lua_open_terminal(lua_State *L);
+
+/* core.terminal */
+int ms_lua_terminal(lua_State *L);
+
 #endif

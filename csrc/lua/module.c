@@ -210,6 +210,7 @@ __attribute__((visibility("default"))) int luaopen_moonsand_core(lua_State *L)
     static const luaL_Reg functions[] = {
         { "spawn", ms_lua_spawn },
         { "probe", core_probe },
+        { "terminal", ms_lua_terminal },
         { "environ", core_environ },
         { "find_program", core_find_program },
         { "geteuid", core_geteuid },
@@ -219,6 +220,7 @@ __attribute__((visibility("default"))) int luaopen_moonsand_core(lua_State *L)
     };
 
     ms_lua_open_process(L);
+    ms_lua_open_terminal(L);
     luaL_newlib(L, functions);
 
     push_launcher_path(L);

@@ -165,19 +165,18 @@ int ms_lua_spawn(lua_State *L)
 
 /* --- the object --------------------------------------------------------------------------------------------------- */
 
-static struct ms_process *check_process(lua_State *L)
+static struct ms_process *check_process(lua_State *L, int index)
 {
-    struct handle *handle = luaL_checkudata(L, 1, PROCESS);
+    struct handle *handle = luaL_checkudata(L, index, PROCESS);
 
     if (handle->process == NULL)
         luaL_error(L, "attempt to use a process that was closed");
     return handle->process;
 }
 
-/* Fetches the process, or fills `error`: this host was forked from the one that started it. */
-static struct ms_process *usable_process(lua_State *L, struct ms_error *error)
+struct ms_process *ms_lua_usable_process(lua_State *L, int index, struct ms_error *error)
 {
-    struct ms_process *process = check_process(L);
+    struct ms_process *process = check_process(L, index);
 
     return ms_supervisor_usable(error) ? process : NULL;
 }
@@ -213,7 +212,7 @@ static int process_wait(lua_State *L)
         [MS_WAITED_INTERRUPTED] = "interrupted",
     };
     struct ms_error error;
-    struct ms_process *process = usable_process(L, &error);
+    struct ms_process *process = ms_lua_usable_process(L, 1, &error);
     int64_t ms = lua_isnoneornil(L, 2) ? -1 : ms_lua_integer(L, 2, "ms");
     bool sliced = ms < 0 || ms > SLICE_MS;
 
@@ -329,7 +328,7 @@ static int process_status(lua_State *L)
         [MS_SETTLED] = "settled",
     };
     struct ms_error error;
-    struct ms_process *process = usable_process(L, &error);
+    struct ms_process *process = ms_lua_usable_process(L, 1, &error);
     struct ms_facts facts;
 
     if (process == NULL)
@@ -392,7 +391,7 @@ static int process_read(lua_State *L)
 {
     static const char *const names[] = { "stdout", "stderr", NULL };
     struct ms_error error;
-    struct ms_process *process = usable_process(L, &error);
+    struct ms_process *process = ms_lua_usable_process(L, 1, &error);
     enum ms_stream stream = luaL_checkoption(L, 2, NULL, names) == 0 ? MS_STDOUT : MS_STDERR;
     int64_t offset = lua_isnoneornil(L, 3) ? 0 : ms_lua_integer(L, 3, "offset");
     int64_t max = lua_isnoneornil(L, 4) ? INT64_MAX : ms_lua_integer(L, 4, "max");
@@ -429,7 +428,7 @@ static int process_read(lua_State *L)
 static int process_terminate(lua_State *L)
 {
     struct ms_error error;
-    struct ms_process *process = usable_process(L, &error);
+    struct ms_process *process = ms_lua_usable_process(L, 1, &error);
     int64_t grace_ms = lua_isnoneornil(L, 2) ? -1 : ms_lua_integer(L, 2, "grace_ms");
 
     if (process == NULL)
@@ -449,7 +448,7 @@ static int process_terminate(lua_State *L)
 static int process_signal(lua_State *L)
 {
     struct ms_error error;
-    struct ms_process *process = usable_process(L, &error);
+    struct ms_process *process = ms_lua_usable_process(L, 1, &error);
     int number = (int)luaL_checkinteger(L, 2);
 
     if (process != NULL) {
@@ -475,7 +474,7 @@ static int process_signal(lua_State *L)
 static int process_fileno(lua_State *L)
 {
     struct ms_error error;
-    struct ms_process *process = usable_process(L, &error);
+    struct ms_process *process = ms_lua_usable_process(L, 1, &error);
 
     if (process != NULL) {
         int descriptor = ms_process_fileno(process);
@@ -496,7 +495,7 @@ static int process_fileno(lua_State *L)
  */
 static int process_pid(lua_State *L)
 {
-    lua_pushinteger(L, ms_process_pid(check_process(L)));
+    lua_pushinteger(L, ms_process_pid(check_process(L, 1)));
     return 1;
 }
 
