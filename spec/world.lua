@@ -72,6 +72,31 @@ function world.eventually(ms, holds)
   return holds()
 end
 
+-- The interpreter that runs this.
+world.interpreter = unistd.readlink("/proc/self/exe")
+
+-- Starts a Lua program as a host of its own, under the core.
+function world.host(program)
+  local env = {
+    "PATH=" .. os.getenv("PATH"), "HOME=" .. (os.getenv("HOME") or "/"),
+    "LUA_PATH=" .. package.path, "LUA_CPATH=" .. package.cpath,
+  }
+  return assert(core.spawn {
+    argv = { world.interpreter, "-e", program },
+    env = env,
+    max_output_bytes = 100000,
+    timeout_ms = 20000,
+  })
+end
+
+-- Waits for a host's end: its status, stdout and stderr.
+function world.ended(process)
+  repeat
+    local why = process:wait()
+  until why == "settled"
+  return process:status(), (process:read("stdout")), (process:read("stderr"))
+end
+
 -- The result of a function, and how many ms it took.
 function world.timed(f)
   local before = core.monotonic_ms()
