@@ -75,12 +75,13 @@ end
 -- The interpreter that runs this.
 world.interpreter = unistd.readlink("/proc/self/exe")
 
--- Starts a Lua program as a host of its own, under the core.
-function world.host(program)
+-- Starts a Lua program as a host of its own, under the core, with more variables in its environment.
+function world.host(program, variables)
   local env = {
     "PATH=" .. os.getenv("PATH"), "HOME=" .. (os.getenv("HOME") or "/"),
     "LUA_PATH=" .. package.path, "LUA_CPATH=" .. package.cpath,
   }
+  table.move(variables or {}, 1, #(variables or {}), #env + 1, env)
   return assert(core.spawn {
     argv = { world.interpreter, "-e", program },
     env = env,

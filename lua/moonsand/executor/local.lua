@@ -5,7 +5,6 @@
 -- over it does not offer escalation. Section 7 of the design.
 -- @module moonsand.executor.local
 
-local background = require "moonsand.executor.background"
 local command = require "moonsand.executor.command"
 local environment = require "moonsand.environment"
 local errors = require "moonsand.errors"
@@ -156,19 +155,26 @@ function Local:start(spec)
   end
   local process, argv = launch(self, spec, true)
   if not process then
-    return background.failed(argv), argv
+    return local_executor.failed(argv)
   end
   return local_executor.hold(self, process, { spec = spec, argv = argv })
 end
 
--- A handle that is closed with the executor, and its token.
+-- The two ways a start ends. What they need is loaded then: a command line that runs one command never does.
+
+-- A handle that is closed with the executor, and aborted by its token.
 function local_executor.hold(self, process, of)
   if of.spec.cancel then
     of.spec.cancel:attach(process)
   end
-  local handle = background.new(process, of)
+  local handle = require("moonsand.executor.background").new(process, of)
   self.handles[handle] = true
   return handle
+end
+
+-- A handle that is settled already, and its error.
+function local_executor.failed(err)
+  return require("moonsand.executor.background").failed(err), err
 end
 
 --- Kill what still runs in the background, and take no more commands. `<close>` does this.

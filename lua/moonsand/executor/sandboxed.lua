@@ -8,7 +8,6 @@
 -- `executor.sandbox_mode` is the default mode, and the capability a tool looks for before it offers escalation.
 -- @module moonsand.executor.sandboxed
 
-local background = require "moonsand.executor.background"
 local classify = require "moonsand.classify"
 local command = require "moonsand.executor.command"
 local environment = require "moonsand.environment"
@@ -307,8 +306,7 @@ function Sandboxed:start(spec)
     if process then
       return local_executor.hold(self, process, { spec = spec, argv = argv, wrap = wrap, judge = judge })
     elseif classify.start_failure(failure, wrap.argv[1], is_usable(spec.workdir)) ~= "runner" then
-      err = command.start_error(failure, spec, argv)
-      return background.failed(err), err
+      return local_executor.failed(command.start_error(failure, spec, argv))
     end
     again, err = self.sandbox:refused(wrap, failure.message, failure)
   until not again
