@@ -421,19 +421,19 @@ static int process_read(lua_State *L)
  *
  * @function process:terminate
  * @tparam[opt] number grace_ms default: the one it was started with; 0: SIGKILL at once
- * @treturn[1] boolean true once; false when that was done before, or the command is over
+ * @treturn[1] boolean true once; false when that was done before, or the command is over, or the process closed
  * @treturn[2] nil
  * @treturn[2] table the failure: the host was forked
  */
 static int process_terminate(lua_State *L)
 {
-    struct ms_error error;
-    struct ms_process *process = ms_lua_usable_process(L, 1, &error);
+    struct handle *handle = luaL_checkudata(L, 1, PROCESS);
     int64_t grace_ms = lua_isnoneornil(L, 2) ? -1 : ms_lua_integer(L, 2, "grace_ms");
+    struct ms_error error;
 
-    if (process == NULL)
+    if (!ms_supervisor_usable(&error))
         return ms_lua_failure(L, &error);
-    lua_pushboolean(L, ms_process_terminate(process, grace_ms));
+    lua_pushboolean(L, handle->process != NULL && ms_process_terminate(handle->process, grace_ms));
     return 1;
 }
 
@@ -509,22 +509,16 @@ static int process_gc(lua_State *L)
     return 0;
 }
 
-/* `<close>`: the command is over when the block is left, whatever it was left by. It has its grace; a signal during that
- * (the second Ctrl-C) ends it. */
+/* `<close>`: the command is over when the block is left, whatever it was left by. It has its grace. */
 static int process_close(lua_State *L)
 {
     struct handle *handle = luaL_checkudata(L, 1, PROCESS);
     struct ms_error error;
 
     if (handle->process != NULL && ms_supervisor_usable(&error)) {
-        enum ms_waited waited;
-
         ms_process_terminate(handle->process, -1);
-        while ((waited = ms_process_wait(handle->process, -1, false)) != MS_WAITED_SETTLED) {
-            if (waited == MS_WAITED_FAILED)
-                break;
-            ms_process_terminate(handle->process, 0);
-        }
+        while (ms_process_wait(handle->process, -1, false) == MS_WAITED_INTERRUPTED)
+            continue; /* at most the grace, and what a SIGKILL takes */
     }
     return process_gc(L);
 }

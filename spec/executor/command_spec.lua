@@ -238,6 +238,12 @@ world.under_each(describe, function(options, works)
     assert.equal(0, world.processes_with(seconds))
   end)
 
+  promise("a token outlives the command that a callback's error stopped", function()
+    local token = moonsand.cancel()
+    pcall(shell.run, shell, { command = "echo hi; sleep 60", cancel = token, on_output = error })
+    assert.is_true(token:cancel())
+  end)
+
   promise("a token cancelled in a callback aborts the command", function()
     local token, seconds = moonsand.cancel(), world.unique_sleep()
     local result = run {

@@ -414,7 +414,7 @@ describe("a shell", function()
   it("says what is wrong with its options", function()
     assert.error_matches(function()
       moonsand.shell { moed = "read-only" }
-    end, "unknown option 'moed'")
+    end, "unknown option 'moed'; did you mean 'mode'%?")
     assert.error_matches(function()
       moonsand.shell "read-only"
     end, "table expected, got string")
@@ -434,6 +434,19 @@ describe("a shell", function()
       assert.is_nil(shell)
       assert.equal("INVALID_REQUEST", err.code)
       assert.equal(field, err.detail)
+    end
+  end)
+
+  it("does not run what another kind of executor resolved", function()
+    local confining, unconfined = assert(moonsand.shell()), assert(moonsand.unconfined_shell())
+    local narrow, none = confining:resolve { command = "true" }, unconfined:resolve { command = "true" }
+    for _, method in ipairs { "run", "start" } do
+      assert.error_matches(function()
+        unconfined[method](unconfined, narrow)
+      end, "another executor")
+      assert.error_matches(function()
+        confining[method](confining, none)
+      end, "another executor")
     end
   end)
 

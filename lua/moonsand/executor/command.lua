@@ -172,6 +172,7 @@ function command.result(process, status, spec)
     duration_ms = status.duration_ms,
     leftovers = status.leftovers,
     report_lost = status.report_lost or nil,
+    status_lost = status.status_lost or nil,
     stdout = captured(process, "stdout", status.stdout),
     stderr = captured(process, "stderr", status.stderr),
   }

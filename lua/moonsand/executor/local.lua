@@ -70,6 +70,11 @@ function Local:resolve(asked)
   return request.resolve(asked, self.settings, self.workdir, nil)
 end
 
+-- Whether a spec may be run here: one with a confining policy is not.
+function Local.takes(_, spec)
+  return spec.policy == nil or spec.policy.mode == "danger-full-access"
+end
+
 -- What both ways of running need: a spec that may still be a request, and a shell that is open.
 local function admit(self, spec, caller)
   if self.closed then
@@ -82,7 +87,9 @@ local function admit(self, spec, caller)
       return nil, err
     end
   end
-  if spec.cancel and spec.cancel.cancelled then
+  if not self:takes(spec) then
+    error(("bad argument #1 to '%s' (a spec that another executor resolved)"):format(caller), 3)
+  elseif spec.cancel and spec.cancel.cancelled then
     return nil, errors.new("ABORTED", "the command was cancelled before it was started")
   end
   return spec

@@ -59,6 +59,18 @@ local function invalid(field, fault)
   return nil, errors.new("INVALID_REQUEST", ("%s: %s"):format(field, fault), field)
 end
 
+-- "; did you mean ...?" for a name that is not among the keys of these tables.
+local function hint(name, ...)
+  local known = {}
+  for _, keys in ipairs { ... } do
+    for key in pairs(keys) do
+      known[#known + 1] = key
+    end
+  end
+  table.sort(known)
+  return require("moonsand.nearest").hint(tostring(name), known)
+end
+
 --- The numbers of a shell: its options over the defaults.
 -- @tparam table options
 -- @treturn[1] table `{ timeout_ms, max_timeout_ms, max_output_bytes, max_spill_bytes, grace_ms }`
@@ -90,7 +102,8 @@ function request.check_options(options, known, caller, level)
   end
   for name in pairs(options) do
     if not known[name] and request.defaults[name] == nil then
-      error(("bad argument #1 to '%s' (unknown option '%s')"):format(caller, tostring(name)), level + 1)
+      local fault = ("unknown option '%s'%s"):format(tostring(name), hint(name, known, request.defaults))
+      error(("bad argument #1 to '%s' (%s)"):format(caller, fault), level + 1)
     end
   end
 end
@@ -124,7 +137,7 @@ function request.resolve(asked, settings, base, policy)
   for field, value in pairs(asked) do
     local expected = fields[field]
     if not expected then
-      return invalid(tostring(field), "is not a field of a request")
+      return invalid(tostring(field), "is not a field of a request" .. hint(field, fields))
     elseif expected ~= "any" and type(value) ~= expected then
       return invalid(field, ("must be a %s, not a %s"):format(expected, type(value)))
     end

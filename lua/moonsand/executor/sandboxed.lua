@@ -108,6 +108,11 @@ function Sandboxed:resolve(asked)
   return request.resolve(asked, self.settings, policy.workspace_root, policy)
 end
 
+-- Whether a spec may be run here: one without a policy is not.
+function Sandboxed.takes(_, spec)
+  return spec.policy ~= nil
+end
+
 -- The directory for spill files depends on what the policy lets commands write.
 local function spill_dir(self, policy)
   local key = policy.mode .. "\0" .. (policy.workspace_root or "")
