@@ -204,7 +204,8 @@ enum ms_reaped ms_child_reap(struct ms_child *child, int *wait_status)
         return MS_REAP_RUNNING;
     child->reaped = true;
     struct pidfd_facts facts = { .mask = PIDFD_FACTS_EXIT };
-    if (ioctl(child->handle, PIDFD_FACTS_REQUEST, &facts) == 0 && (facts.mask & PIDFD_FACTS_EXIT) != 0) {
+    /* The kernel's own call: C libraries disagree about the type of a request. */
+    if (syscall(SYS_ioctl, child->handle, PIDFD_FACTS_REQUEST, &facts) == 0 && (facts.mask & PIDFD_FACTS_EXIT) != 0) {
         *wait_status = facts.exit_code;
         return MS_REAP_ENDED;
     }

@@ -242,6 +242,8 @@ static int wants_times(const struct caller *caller, struct change *change, uint6
     return change->now ? 0 : copy_bytes(caller, address, change->times, sizeof change->times);
 }
 
+/* Newer processors only have the call with nanoseconds. */
+#ifdef SYS_utimes
 static int wants_microseconds(const struct caller *caller, struct change *change, uint64_t address)
 {
     struct timeval times[2];
@@ -257,7 +259,9 @@ static int wants_microseconds(const struct caller *caller, struct change *change
     }
     return error;
 }
+#endif
 
+#ifdef SYS_utime
 static int wants_seconds(const struct caller *caller, struct change *change, uint64_t address)
 {
     struct utimbuf times;
@@ -270,6 +274,7 @@ static int wants_seconds(const struct caller *caller, struct change *change, uin
     change->times[1] = (struct timespec){ .tv_sec = times.modtime };
     return error;
 }
+#endif
 
 static int wants_attribute(const struct caller *caller, struct change *change, uint64_t name)
 {
