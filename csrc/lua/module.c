@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +137,24 @@ static int core_find_program(lua_State *L)
     }
 }
 
+/*** Whose a directory is that we may make entries in. (luaposix could say it too, but loading it costs a command line more
+ * than starting the launcher does.)
+ *
+ * @function writable_directory_owner
+ * @tparam string path
+ * @treturn ?integer a user id; nil when it is no directory, or not writable for us
+ */
+static int core_writable_directory_owner(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct stat status;
+
+    if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode) || faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) != 0)
+        return 0;
+    lua_pushinteger(L, (lua_Integer)status.st_uid);
+    return 1;
+}
+
 /*** The effective user id.
  *
  * @function geteuid
@@ -214,6 +233,7 @@ __attribute__((visibility("default"))) int luaopen_moonsand_core(lua_State *L)
         { "environ", core_environ },
         { "find_program", core_find_program },
         { "geteuid", core_geteuid },
+        { "writable_directory_owner", core_writable_directory_owner },
         { "signal_name", core_signal_name },
         { "monotonic_ms", core_monotonic_ms },
         { NULL, NULL },

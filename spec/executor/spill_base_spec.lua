@@ -20,13 +20,25 @@ describe("the place for spill files", function()
   end)
 
   it("is the user's cache directory", function()
-    assert.equal(root .. "/cache/moonsand", spill_base(nil, getenv { XDG_CACHE_HOME = root .. "/cache", HOME = "/x" }))
+    local both = { XDG_CACHE_HOME = root .. "/cache", HOME = "/usr" }
+    assert.equal(root .. "/cache/moonsand", spill_base(nil, getenv(both)))
     assert.equal(root .. "/.cache/moonsand", spill_base(nil, getenv { HOME = root }))
   end)
 
   it("is /var/tmp for a user without one", function()
     assert.truthy(spill_base(nil, getenv {}):find("^/var/tmp/moonsand%-%d+$"))
     assert.truthy(spill_base(nil, getenv { XDG_CACHE_HOME = "relative", HOME = "" }):find("^/var/tmp/moonsand%-"))
+  end)
+
+  it("is not where it cannot be made, nor in somebody else's home", function()
+    assert.truthy(spill_base(nil, getenv { HOME = "/proc/self/nowhere" }):find("^/var/tmp/moonsand%-"))
+    assert.truthy(spill_base(nil, getenv { HOME = "/etc/passwd" }):find("^/var/tmp/moonsand%-"))
+    if require("moonsand.core").geteuid() ~= 0 then
+      assert.truthy(spill_base(nil, getenv { HOME = "/" }):find("^/var/tmp/moonsand%-"))
+      return
+    end
+    assert(os.execute(("mkdir '%s/theirs' && chown 65534 '%s/theirs'"):format(root, root)))
+    assert.truthy(spill_base(nil, getenv { HOME = root .. "/theirs" }):find("^/var/tmp/moonsand%-"))
   end)
 
   it("is not below the workspace that commands write", function()

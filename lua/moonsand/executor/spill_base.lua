@@ -1,18 +1,20 @@
 --- Where spill files may go: a directory on disk that confined commands can read, as the model will open what it is
 -- told of, but never write.
 --
--- Chooses by path alone, with realpath(3) for what exists; the core makes the directory, and trusts it only when it is
--- the user's own. Section 3 of the design.
+-- A place that could not be used is passed over here, and nothing is made yet: the core makes the directory with the
+-- first spill, and trusts it only when it is the user's own. Section 3 of the design.
 -- @module moonsand.executor.spill_base
 
--- The physical path of a directory that may not exist yet: realpath of what does, and the rest as it is.
+local core = require "moonsand.core"
+
+-- The physical path of a directory that may not exist yet: realpath of what does, and the rest as it is. And what does.
 local function physical(path)
   local realpath = require("posix.stdlib").realpath
   local rest = ""
   while true do
     local real = realpath(path)
     if real then
-      return (real == "/" and rest ~= "") and rest or real .. rest
+      return (real == "/" and rest ~= "") and rest or real .. rest, real
     end
     local parent, name = path:match("^(.*)/([^/]*)$")
     if not parent then
@@ -23,22 +25,24 @@ local function physical(path)
   end
 end
 
-local function is_below(path, root)
-  return root == "/" or path == root or path:sub(1, #root + 1) == root .. "/"
-end
-
--- The places a user has, best first.
+-- The places a user has, best first. A directory that everybody may write is one only where it is named so.
 local function candidates(getenv)
   local list = {}
   local cache, home = getenv("XDG_CACHE_HOME"), getenv("HOME")
   if cache and cache:sub(1, 1) == "/" then
-    list[#list + 1] = cache .. "/moonsand"
+    list[#list + 1] = { path = cache .. "/moonsand" }
   end
   if home and home:sub(1, 1) == "/" then
-    list[#list + 1] = (home == "/" and "" or home) .. "/.cache/moonsand"
+    list[#list + 1] = { path = (home == "/" and "" or home) .. "/.cache/moonsand" }
   end
-  list[#list + 1] = ("/var/tmp/moonsand-%d"):format(require("moonsand.core").geteuid())
+  list[#list + 1] = { path = ("/var/tmp/moonsand-%d"):format(core.geteuid()), shared = "/var/tmp" }
   return list
+end
+
+-- Whether the directory is there and ours, or can be made in one that is: with sudo, HOME may be somebody else's.
+local function can_be_ours(candidate, existing)
+  local owner = core.writable_directory_owner(existing)
+  return owner ~= nil and (owner == core.geteuid() or existing == candidate.shared)
 end
 
 --- Choose the directory for one policy.
@@ -50,11 +54,12 @@ return function(policy, getenv)
   if policy and policy.mode == "workspace-write" then
     writable = { "/tmp", policy.workspace_root }
   end
+  local at_or_below = require("moonsand.policy").at_or_below
   for _, candidate in ipairs(candidates(getenv or os.getenv)) do
-    local path = physical(candidate)
-    local usable = path ~= nil
+    local path, existing = physical(candidate.path)
+    local usable = path ~= nil and can_be_ours(candidate, existing)
     for _, root in ipairs(writable) do
-      usable = usable and not is_below(path, physical(root) or root)
+      usable = usable and not at_or_below(path, physical(root) or root)
     end
     if usable then
       return path
