@@ -193,12 +193,12 @@ static bool at_or_below(const char *path, const char *root)
 }
 
 /* Writable mounts that change nothing of the host's: a terminal file system, the namespace's own /proc (not for uid 0,
- * to whom the kernel's knobs in it belong), single device nodes (whose metadata the broker keeps where they belong to
+ * to whom the kernel's knobs in it belong), single device nodes (bwrap makes the terminal /dev/console; whose metadata the broker keeps where they belong to
  * the user). */
 static bool harmless(const struct mount *mount)
 {
-    if (strcmp(mount->type, "devpts") == 0)
-        return strcmp(mount->point, "/dev/pts") == 0;
+    if (strcmp(mount->type, "devpts") == 0 && strcmp(mount->point, "/dev/pts") == 0)
+        return true;
     if (strcmp(mount->type, "proc") == 0) {
         char self[8];
         ssize_t n = readlink("/proc/self", self, sizeof self);

@@ -314,11 +314,13 @@ end
 -- @tparam {string,...} argv the command, exact; its first word is a path
 -- @tparam table policy a resolved one (`moonsand.policy`) that confines
 -- @tparam[opt] table launch what the launcher is told besides: `chdir`, a directory; `stdin_null`, empty stdin;
---   `terminal`, job control for the terminal among stdio; `env`, a list of `NAME=VALUE` for the command alone;
---   `unset`, a list of names; `verified`: the caller cannot start over, so an unconfirmed runner of several is probed
+--   `terminal`, job control for the terminal among stdio, and `background`, begun in its background; `env`, a list of
+--   `NAME=VALUE` for the command alone; `unset`, a list of names; `verified`: the caller cannot start over, so an
+--   unconfirmed runner of several is probed; `quiet`: what a failing runner prints would be seen, so any unconfirmed
+--   one is probed
 -- @treturn[1] table wrap: `argv`, `runner`, `mode`, `enforcement` (`full` or `partial` as far as it is known before
---   the run), `denial_signatures`, `runner_failure_rules`, `confine_timeout_ms?`, `asserted?` (enforcement is the operator's
---   word), `report_optional?`
+--   the run), `denial_signatures`, `runner_failure_rules`, `confine_timeout_ms?`, `asserted?` (enforcement is
+--   the operator's word), `report_optional?`
 -- @treturn[2] nil
 -- @treturn[2] table error `SANDBOX_UNAVAILABLE`
 function Sandbox:confine(argv, policy, launch)
@@ -330,7 +332,8 @@ function Sandbox:confine(argv, policy, launch)
   local reasons = setmetatable({}, { __index = self.refusals })
   for _, name in ipairs(remaining(self)) do
     local wrap, why = wrap_with(self, name, argv, policy, launch)
-    if wrap and launch.verified and not self.verdict and #self.candidates > 1 then
+    local to_probe = launch.quiet or (launch.verified and #self.candidates > 1)
+    if wrap and to_probe and not self.verdict and not wrap.asserted then
       local outcome = self:probe(name, policy)
       if outcome.confined then
         self:confirmed(wrap, outcome)
@@ -399,7 +402,7 @@ end
 -- What is run is the launcher's own `--probe`. That it was *confined* is the answer; what it found is not.
 -- @string name a runner
 -- @tparam table policy a resolved one that confines
--- @treturn table `{ confined, gaps, landlock_abi?, detail?, argv?, status? }`; `detail` says why it was not confined
+-- @treturn table `{ confined, gaps, landlock_abi?, detail?, argv?, status? }`; `detail`: why it was not confined
 function Sandbox:probe(name, policy)
   local wrap, why = wrap_with(self, name, { self.facts.launcher, "--probe" }, policy, { stdin_null = true })
   if not wrap then

@@ -10,10 +10,13 @@ local landlock = { name = "landlock" }
 
 --- The launcher's grants for a policy.
 -- @tparam table policy a resolved one that confines
--- @tparam table facts `tmp`: the canonical name of /tmp, or nil
+-- @tparam table facts `tmp`: the canonical name of /tmp, or nil; `launch`: whether there is a `terminal`
 -- @treturn {string,...} options of the launcher
 function landlock.profile(policy, facts)
   local grants = { "--ro", "/", "--rw", "/dev/null" }
+  if facts.launch.terminal then
+    launcher.add(grants, "--rw", "/dev/tty") -- which is whatever terminal the command has; editors open it to write
+  end
   if policy.mode == "workspace-write" then
     if facts.tmp then
       launcher.add(grants, "--rw", facts.tmp)

@@ -20,7 +20,7 @@ end
 --- Append the launcher's command line, up to and with the command's own.
 -- @tparam {string,...} list what comes before: the runner's own words, or nothing
 -- @tparam table facts `launcher`: its path; `launch`: what the caller wants it to be told
---   (`chdir`, `stdin_null`, `terminal`, `env`, `unset`; see `moonsand.sandbox`)
+--   (`chdir`, `stdin_null`, `terminal`, `background`, `env`, `unset`; see `moonsand.sandbox`)
 -- @tparam {string,...} confinement what to enforce or to expect
 -- @tparam {string,...} argv the command
 -- @treturn {string,...} the list
@@ -35,6 +35,9 @@ function launcher.append(list, facts, confinement, argv)
   end
   if launch.terminal then
     list[#list + 1] = "--terminal"
+  end
+  if launch.background then
+    list[#list + 1] = "--background"
   end
   for _, name in ipairs(launch.unset or {}) do
     launcher.add(list, "--unset", name)
