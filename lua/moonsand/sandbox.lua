@@ -261,36 +261,42 @@ local function named(runner, detail)
   return runner .. ": " .. detail
 end
 
---- The error for a command that no runner could confine.
+--- The error for a command that no runner could confine. Pure.
 -- @string mode
--- @tparam {{string,string},...} refusals runner and why, each
+-- @tparam {table,...} refusals `{ runner, detail, advice? }` each: which, why, and what could be done
 -- @tparam[opt] table cause the core's structured failure
 -- @treturn table error `SANDBOX_UNAVAILABLE`
 function sandbox.unavailable(mode, refusals, cause)
-  local details = {}
+  local details, sentences = {}, {
+    ("no sandbox runner could confine the command under %s mode, so it was not run."):format(mode),
+  }
   for position, refusal in ipairs(refusals) do
-    details[position] = named(refusal[1], refusal[2])
-  end
-  local detail = details[1] and table.concat(details, "; ") or nil
-  local message = ("no sandbox runner could confine the command under %s mode, so it was not run; "
-    .. "`moonsand doctor` says what each runner needs here."):format(mode)
-  if detail then
-    message = message .. " Runner failure: " .. detail
-  else
-    message = message .. " There is no runner for this platform."
-  end
-  return errors.new("SANDBOX_UNAVAILABLE", message, detail, cause)
-end
-
--- The same, with what is known of each candidate.
-local function all_refused(self, mode, reasons, cause)
-  local list = {}
-  for _, name in ipairs(self.candidates) do
-    if reasons[name] then
-      list[#list + 1] = { name, reasons[name] }
+    details[position] = named(refusal.runner, refusal.detail)
+    if refusal.advice then
+      sentences[#sentences + 1] = ("To use %s, %s."):format(refusal.runner, refusal.advice)
     end
   end
-  return nil, sandbox.unavailable(mode, list, cause)
+  sentences[#sentences + 1] = "`moonsand doctor` tries every runner and says what each needs."
+  local detail = details[1] and table.concat(details, "; ") or "there is no runner for this platform"
+  sentences[#sentences + 1] = "Runner failure: " .. detail
+  return errors.new("SANDBOX_UNAVAILABLE", table.concat(sentences, " "), detail, cause)
+end
+
+-- The same, with what is known of each candidate and of the machine.
+local function all_refused(self, policy_mode, reasons, cause)
+  local list, here = {}, require("moonsand.machine").look()
+  for _, name in ipairs(self.candidates) do
+    local detail = reasons[name]
+    if detail then
+      local _, known = next(self.programs[name] or {})
+      list[#list + 1] = {
+        runner = name,
+        detail = detail,
+        advice = require("moonsand.advice").unusable(name, detail, known or {}, here),
+      }
+    end
+  end
+  return nil, sandbox.unavailable(policy_mode, list, cause)
 end
 
 -- Candidates still in the running, in order. Once there is a verdict, that is the only one.
@@ -373,7 +379,7 @@ end
 function Sandbox:refused(wrap, detail, cause)
   local name = wrap.runner
   if self.verdict == name then
-    return nil, sandbox.unavailable(wrap.mode, { { name, detail } }, cause)
+    return all_refused(self, wrap.mode, { [name] = detail }, cause)
   end
   self.refusals[name] = detail
   if #remaining(self) > 0 then
@@ -397,14 +403,32 @@ local function describe(status, stderr)
   return "it ended without confining: " .. (signal and "killed by " .. signal or "exit code " .. tostring(code))
 end
 
+--- The program of a runner, where it would be taken from.
+-- @string name a runner
+-- @string root canonical; nothing in it is taken
+-- @treturn[1] string path
+-- @treturn[2] nil
+-- @treturn[2] string why there is none
+function Sandbox:program(name, root)
+  return locate(self, name, require("moonsand.runners." .. name), root)
+end
+
+--- The files and directories that are moonsand itself.
+-- @treturn {string,...} canonical paths
+function Sandbox:files()
+  return own_files(self)
+end
+
 --- Run something harmless under one runner, with the profile of a policy, and say what came of it.
 --
--- What is run is the launcher's own `--probe`. That it was *confined* is the answer; what it found is not.
+-- That it was *confined* is the answer; how the command ended is not.
 -- @string name a runner
 -- @tparam table policy a resolved one that confines
--- @treturn table `{ confined, gaps, landlock_abi?, detail?, argv?, status? }`; `detail`: why it was not confined
-function Sandbox:probe(name, policy)
-  local wrap, why = wrap_with(self, name, { self.facts.launcher, "--probe" }, policy, { stdin_null = true })
+-- @tparam[opt] {string,...} argv what to run, instead of the launcher's own `--probe`
+-- @treturn table `{ confined, gaps, landlock_abi?, detail?, argv?, status?, stdout? }`; `detail`: why it was not
+--   confined
+function Sandbox:probe(name, policy, argv)
+  local wrap, why = wrap_with(self, name, argv or { self.facts.launcher, "--probe" }, policy, { stdin_null = true })
   if not wrap then
     return { confined = false, detail = why, gaps = {} }
   end
@@ -436,6 +460,7 @@ function Sandbox:probe(name, policy)
     detail = not confined and describe(status, (process:read("stderr", 0))) or nil,
     argv = wrap.argv,
     status = status,
+    stdout = process:read("stdout", 0),
   }
 end
 

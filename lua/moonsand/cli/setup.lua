@@ -7,8 +7,9 @@ local policy_of = require "moonsand.policy"
 
 local setup = {}
 
--- The command itself is part of what commands must not write: it is run unconfined next time.
-local function own_command()
+--- The command itself, which is part of what commands must not write: it is run unconfined next time.
+-- @treturn ?{string} for the sandbox's `own_files`
+function setup.own_command()
   local script = arg and arg[0]
   return script and { script } or nil
 end
@@ -34,7 +35,7 @@ function setup.read(parsed)
     return nil, err
   end
   local sandbox
-  sandbox, err = require("moonsand.sandbox").new { runner = parsed.runner, own_files = own_command() }
+  sandbox, err = require("moonsand.sandbox").new { runner = parsed.runner, own_files = setup.own_command() }
   if not sandbox then
     return nil, err
   end
