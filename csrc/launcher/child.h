@@ -4,6 +4,7 @@
 
 #include "failure.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* What runs in the child: it execs, or fills in the failure and returns. */
@@ -16,7 +17,8 @@ pid_t child_start(child_body *body, void *context, struct failure *failure);
 /* Marks every descriptor from 3 on to be closed by exec. In the child. */
 void child_close_inherited(void);
 
-/* Asks for the child's death when the launcher dies. In the child. */
-void child_die_with_parent(void);
+/* Asks for the child's death when the launcher, `parent`, dies. False: it is dead already, and the child should be too. In
+ * the child. */
+bool child_die_with_parent(pid_t parent);
 
 #endif

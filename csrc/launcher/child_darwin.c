@@ -48,7 +48,8 @@ void child_close_inherited(void)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-void child_die_with_parent(void)
+bool child_die_with_parent(pid_t parent)
 {
-    /* the kernel has nothing of the kind; the launcher's own end is noticed by the host */
+    /* The kernel has no such signal. A launcher that ends later is noticed by the host. */
+    return getppid() == parent;
 }

@@ -58,7 +58,8 @@ void child_close_inherited(void)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-void child_die_with_parent(void)
+bool child_die_with_parent(pid_t parent)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    /* The signal is sent for a death that comes after this call; one that came before shows in who the parent is now. */
+    return prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 && getppid() == parent;
 }

@@ -39,7 +39,8 @@ struct launch {
     struct confinement confinement;
     struct reporter reporter;
     char **environment;
-    pid_t host; /* whose child the launcher is, and must not outlive */
+    pid_t host;     /* whose child the launcher is, and must not outlive */
+    pid_t launcher; /* itself */
     pid_t command;
     bool ended;
     int status;       /* the command's, once ended */
@@ -162,13 +163,18 @@ static void become_command(void *context, struct failure *failure)
     child_close_inherited();
     if (!confinement_enter(&launch->confinement, failure))
         return;
-    child_die_with_parent();
-    reporter_say(&launch->reporter, (struct ms_record){
-                                        .kind = MS_REPORT_CONFINED,
-                                        .value = launch->confinement.abi,
-                                        .flags = launch->confinement.gaps,
-                                        .pid = getpid(),
-                                    });
+    struct ms_record confined = {
+        .kind = MS_REPORT_CONFINED,
+        .value = launch->confinement.abi,
+        .flags = launch->confinement.gaps,
+        .pid = getpid(),
+    };
+    /* A host that gives up now closes its end of the report, and may kill the launcher: then nothing is executed. */
+    if (!child_die_with_parent(launch->launcher) || !reporter_ask(&launch->reporter, confined)) {
+        errno = ECANCELED;
+        fail(failure, MS_STAGE_SUPERVISOR, NULL);
+        return;
+    }
     if (options->directory != NULL && chdir(options->directory) != 0) {
         fail(failure, MS_STAGE_CHDIR, options->directory);
         return;
@@ -309,9 +315,11 @@ static int run(struct launch *launch)
 
 int main(int argc, char **argv)
 {
-    struct launch launch = {
-        .host = getppid(), .terminal = -1, .reporter = { .fd = -1 }, .confinement = { .listener = -1 }
-    };
+    struct launch launch = { .host = getppid(),
+                             .launcher = getpid(),
+                             .terminal = -1,
+                             .reporter = { .fd = -1 },
+                             .confinement = { .listener = -1 } };
     if (!options_parse(&launch.options, argc, argv))
         return EXIT_CONFINEMENT;
     if (launch.options.probe)

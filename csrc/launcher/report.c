@@ -59,6 +59,17 @@ enum request_result reporter_read(struct reporter *reporter, struct ms_record *r
     return REQUEST_READY;
 }
 
+bool reporter_ask(const struct reporter *reporter, struct ms_record confined)
+{
+    if (reporter->fd < 0)
+        return true;
+    confined.magic = MS_RECORD_MAGIC;
+    ssize_t sent;
+    while ((sent = send(reporter->fd, &confined, sizeof confined, MSG_NOSIGNAL)) < 0 && errno == EINTR)
+        continue;
+    return sent == (ssize_t)sizeof confined;
+}
+
 const char *stage_word(enum ms_stage stage)
 {
     static const char *const words[MS_STAGE_COUNT] = {

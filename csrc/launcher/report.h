@@ -24,6 +24,10 @@ enum request_result { REQUEST_NONE, REQUEST_READY, REQUEST_HOST_GONE };
 /* The next whole request, without waiting. */
 enum request_result reporter_read(struct reporter *reporter, struct ms_record *request);
 
+/* Says that the command is about to run, and whether it still may: a host that is gone, or has taken its permission back,
+ * has closed its end. True where nobody listens. Safe after vfork. */
+bool reporter_ask(const struct reporter *reporter, struct ms_record confined);
+
 /* The word for a stage in messages. */
 const char *stage_word(enum ms_stage stage);
 

@@ -154,6 +154,19 @@ world.under_each(describe, function(options, works)
     end))
   end)
 
+  promise("a command that is given up while it starts never runs on", function()
+    local seconds = world.unique_sleep()
+    for _ = 1, 200 do
+      start("sleep " .. seconds)
+      collectgarbage()
+      collectgarbage()
+    end
+    os.execute("sleep 0.3") -- whoever was about to start has started
+    assert.is_true(world.eventually(2000, function()
+      return world.processes_with(seconds) == 0
+    end))
+  end)
+
   promise("wait is bounded, and false while it runs", function()
     local handle <close> = start "sleep 60"
     local took, over = world.timed(function()
