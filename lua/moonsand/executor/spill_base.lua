@@ -25,7 +25,11 @@ local function physical(path)
   end
 end
 
--- The places a user has, best first. A directory that everybody may write is one only where it is named so.
+-- Names to try in a directory that everybody may write: somebody else may have taken the first, if only the root user of
+-- a user namespace, who is called 0 as well.
+local shared_names = { "moonsand-%d", "moonsand-%d-2", "moonsand-%d-3" }
+
+-- The places a user has, best first.
 local function candidates(getenv)
   local list = {}
   local cache, home = getenv("XDG_CACHE_HOME"), getenv("HOME")
@@ -35,7 +39,9 @@ local function candidates(getenv)
   if home and home:sub(1, 1) == "/" then
     list[#list + 1] = { path = (home == "/" and "" or home) .. "/.cache/moonsand" }
   end
-  list[#list + 1] = { path = ("/var/tmp/moonsand-%d"):format(core.geteuid()), shared = "/var/tmp" }
+  for _, name in ipairs(shared_names) do
+    list[#list + 1] = { path = "/var/tmp/" .. name:format(core.geteuid()), shared = "/var/tmp" }
+  end
   return list
 end
 
