@@ -25,8 +25,8 @@ local function physical(path)
   end
 end
 
--- Names to try in a directory that everybody may write: somebody else may have taken the first, if only the root user of
--- a user namespace, who is called 0 as well.
+-- Names to try in a directory that everybody may write. Somebody else may have taken the first: if nobody worse, then
+-- the root user of a user namespace, who is called 0 as well.
 local shared_names = { "moonsand-%d", "moonsand-%d-2", "moonsand-%d-3" }
 
 -- The places a user has, best first.
