@@ -19,8 +19,8 @@ enum way { PLAIN, FAKE, REAL };
 
 static const char *word; /* in the command line of everything a test starts */
 
-#define DEFAULTS                                                                                              \
-    .envp = environment(), .stdio = { -1, -1, -1 }, .max_output_bytes = 64000, .max_spill_bytes = 64 << 20,   \
+#define DEFAULTS                                                                                                       \
+    .envp = environment(), .stdio = { -1, -1, -1 }, .max_output_bytes = 64000, .max_spill_bytes = 64 << 20,            \
     .grace_ms = 3000
 
 static struct ms_process *start_with(struct ms_process_options options, enum way way, const char *manner,
@@ -119,7 +119,8 @@ static void output_and_exit_code_arrive(void **state)
         assert_true(facts.have_status);
         assert_int_equal(facts.wait_status, 7 << 8);
         assert_int_equal(facts.confined, way != PLAIN);
-        assert_false(facts.runner_failed || facts.start_failed || facts.timed_out || facts.aborted || facts.report_lost);
+        assert_false(facts.runner_failed || facts.start_failed || facts.timed_out || facts.aborted ||
+                     facts.report_lost);
         assert_int_equal(facts.leftovers, 0);
         assert_string_equal(text_of(process, MS_STDOUT), "out\n");
         assert_string_equal(text_of(process, MS_STDERR), "err\n");
@@ -173,7 +174,8 @@ static void stdin_is_the_given_bytes_else_empty(void **state)
     memset(bytes, 'x', size);
     EACH_WAY(way)
     {
-        struct ms_process *process = start((struct ms_process_options){ DEFAULTS }, way, "cat | wc -c; readlink /proc/$$/fd/0");
+        struct ms_process *process =
+            start((struct ms_process_options){ DEFAULTS }, way, "cat | wc -c; readlink /proc/$$/fd/0");
         settle_within(process, 5000);
         assert_string_equal(text_of(process, MS_STDOUT), "0\n/dev/null\n");
         ms_process_release(process);
@@ -371,7 +373,8 @@ static void records_may_come_in_pieces(void **state)
 static void a_launcher_that_dies_before_its_last_word_keeps_the_status(void **state)
 {
     (void)state;
-    struct ms_process *process = start_fake((struct ms_process_options){ DEFAULTS }, "die-after-end", "echo ran; exit 5");
+    struct ms_process *process =
+        start_fake((struct ms_process_options){ DEFAULTS }, "die-after-end", "echo ran; exit 5");
     struct ms_facts facts = settle_within(process, 5000);
     assert_true(facts.confined && facts.have_status && facts.report_lost);
     assert_int_equal(facts.wait_status, 5 << 8);
@@ -703,7 +706,8 @@ static void a_command_can_time_out_and_exit_with_0(void **state)
 static void a_launcher_that_does_not_listen_is_killed(void **state)
 {
     (void)state;
-    struct ms_process *process = start_fake((struct ms_process_options){ DEFAULTS }, "deaf", "echo ready; exec sleep 4");
+    struct ms_process *process =
+        start_fake((struct ms_process_options){ DEFAULTS }, "deaf", "echo ready; exec sleep 4");
     wait_for_text(process, "ready");
     int64_t before = now_ms();
     assert_true(ms_process_terminate(process, 0));
@@ -854,8 +858,8 @@ static void a_wait_for_output_sees_it_as_it_comes(void **state)
     (void)state;
     EACH_WAY(way)
     {
-        struct ms_process *process =
-            start((struct ms_process_options){ DEFAULTS }, way, "for i in 1 2 3; do echo $i; sleep 0.15; done; echo e >&2");
+        struct ms_process *process = start((struct ms_process_options){ DEFAULTS }, way,
+                                           "for i in 1 2 3; do echo $i; sleep 0.15; done; echo e >&2");
         char seen[64] = "";
         uint64_t offset = 0, lost;
         int wakes = 0;
@@ -890,8 +894,8 @@ static void the_descriptor_is_readable_while_there_is_something_new(void **state
     (void)state;
     EACH_WAY(way)
     {
-        struct ms_process *process = start((struct ms_process_options){ DEFAULTS, .input = "x\n", .input_size = 2 }, way,
-                                           "sleep 0.2; echo one; sleep 0.3; echo two; sleep 0.2");
+        struct ms_process *process = start((struct ms_process_options){ DEFAULTS, .input = "x\n", .input_size = 2 },
+                                           way, "sleep 0.2; echo one; sleep 0.3; echo two; sleep 0.2");
         wait_for_state(process, MS_RUNNING);
         int fd = ms_process_fileno(process);
         assert_true(fd >= 0);
@@ -947,7 +951,8 @@ static void five_hundred_at_once_settle_each_with_its_own_facts(void **state)
     for (int i = 0; i < MANY; i++) {
         char script[100];
         snprintf(script, sizeof script, "sleep 1.5; echo %d; exit %d", i, i % 250);
-        all[i] = start((struct ms_process_options){ DEFAULTS, .timeout_ms = 120000 }, i % 2 == 0 ? REAL : PLAIN, script);
+        all[i] =
+            start((struct ms_process_options){ DEFAULTS, .timeout_ms = 120000 }, i % 2 == 0 ? REAL : PLAIN, script);
     }
     for (int i = 0; i < MANY; i++) {
         char expected[16];
@@ -964,7 +969,8 @@ static void *start_many(void *unused)
 {
     (void)unused;
     for (int i = 0; i < 30; i++) {
-        struct ms_process *process = start((struct ms_process_options){ DEFAULTS }, (enum way)(i % 3), "echo x; exit 3");
+        struct ms_process *process =
+            start((struct ms_process_options){ DEFAULTS }, (enum way)(i % 3), "echo x; exit 3");
         struct ms_facts facts = settle_within(process, 20000);
         HOLDS(facts.wait_status == 3 << 8);
         HOLDS(facts.stream[MS_STDOUT].bytes == 2);
@@ -996,8 +1002,8 @@ static int few_descriptors(char **arguments)
     HOLDS(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     struct ms_error error = { .error = 0 };
     while (count < 64) {
-        struct ms_process *process =
-            start_with((struct ms_process_options){ DEFAULTS }, count % 2 == 0 ? REAL : PLAIN, "", "sleep 0.5; echo fine", &error);
+        struct ms_process *process = start_with((struct ms_process_options){ DEFAULTS }, count % 2 == 0 ? REAL : PLAIN,
+                                                "", "sleep 0.5; echo fine", &error);
         if (process == NULL)
             break;
         running[count++] = process;
@@ -1005,7 +1011,8 @@ static int few_descriptors(char **arguments)
     HOLDS(count >= 5 && count < 30);
     HOLDS(error.error == EMFILE);
     for (int i = 0; i < 200; i++)
-        HOLDS(start_with((struct ms_process_options){ DEFAULTS }, REAL, "", "true", &error) == NULL && error.error == EMFILE);
+        HOLDS(start_with((struct ms_process_options){ DEFAULTS }, REAL, "", "true", &error) == NULL &&
+              error.error == EMFILE);
     for (int i = 0; i < count; i++) {
         struct ms_facts facts = settle_within(running[i], 10000);
         HOLDS(facts.have_status && facts.wait_status == 0);
@@ -1116,9 +1123,10 @@ static int with_commands(char **arguments)
     struct ms_process *all[3];
     EACH_WAY(way)
     {
-        all[way] = start((struct ms_process_options){ DEFAULTS }, way,
-                         "trap '' TERM HUP INT; setsid bash -c 'trap \"\" TERM HUP; sleep 60; :' moonsand-with-commands & "
-                         "echo ready; sleep 60; :");
+        all[way] =
+            start((struct ms_process_options){ DEFAULTS }, way,
+                  "trap '' TERM HUP INT; setsid bash -c 'trap \"\" TERM HUP; sleep 60; :' moonsand-with-commands & "
+                  "echo ready; sleep 60; :");
         wait_for_text(all[way], "ready");
     }
     if (strcmp(what, "fork") == 0 && fork() == 0) { /* a child that lives on, with whatever it inherited */
@@ -1279,7 +1287,8 @@ static int exiting_with_spill(char **arguments)
     struct ms_process_options options = { DEFAULTS, .spill_base = arguments[0] };
     struct ms_process *process = start(options, FAKE, "head -c 100000 /dev/zero; sleep 60");
     char path[4096];
-    for (int64_t until = now_ms() + 5000; ms_process_spill_path(process, MS_STDOUT, path, sizeof path) == 0; sleep_ms(1))
+    for (int64_t until = now_ms() + 5000; ms_process_spill_path(process, MS_STDOUT, path, sizeof path) == 0;
+         sleep_ms(1))
         HOLDS(now_ms() < until);
     HOLDS(exists(path));
     return 0;
@@ -1327,9 +1336,12 @@ static void a_probe_says_whether_a_runner_works(void **state)
 }
 
 static const struct host hosts[] = {
-    { "few-descriptors", few_descriptors },   { "ignoring-sigchld", ignoring_sigchld },
-    { "reaping-anyone", reaping_anyone },     { "with-commands", with_commands },
-    { "forking", forking },                   { "forking-meanwhile", forking_meanwhile },
+    { "few-descriptors", few_descriptors },
+    { "ignoring-sigchld", ignoring_sigchld },
+    { "reaping-anyone", reaping_anyone },
+    { "with-commands", with_commands },
+    { "forking", forking },
+    { "forking-meanwhile", forking_meanwhile },
     { "exiting-with-spill", exiting_with_spill },
 };
 

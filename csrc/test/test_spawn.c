@@ -223,7 +223,8 @@ static int without_processes(char **arguments)
     struct ms_spawned spawned;
     struct ms_error error;
     struct passwd *nobody = getpwnam("nobody");
-    if (geteuid() == 0 && (nobody == NULL || setgroups(0, NULL) != 0 || setgid(nobody->pw_gid) != 0 || setuid(nobody->pw_uid) != 0))
+    if (geteuid() == 0 &&
+        (nobody == NULL || setgroups(0, NULL) != 0 || setgid(nobody->pw_gid) != 0 || setuid(nobody->pw_uid) != 0))
         return 77;
     HOLDS(setrlimit(RLIMIT_NPROC, &none) == 0);
     HOLDS(try_spawn("/bin/true", NULL, &spawned, &error) == -1);
@@ -243,7 +244,8 @@ static int without_permission(char **arguments)
     struct ms_spawned spawned;
     struct ms_error error;
     struct passwd *nobody = getpwnam("nobody");
-    if (geteuid() == 0 && (nobody == NULL || setgroups(0, NULL) != 0 || setgid(nobody->pw_gid) != 0 || setuid(nobody->pw_uid) != 0))
+    if (geteuid() == 0 &&
+        (nobody == NULL || setgroups(0, NULL) != 0 || setgid(nobody->pw_gid) != 0 || setuid(nobody->pw_uid) != 0))
         return 77;
     HOLDS(try_spawn("/bin/true", arguments[0], &spawned, &error) == -1);
     HOLDS(error.stage == MS_STAGE_CHDIR);
@@ -387,7 +389,9 @@ static void descriptors_can_be_passed_in_any_order(void **state)
     (void)state;
     assert_int_equal(ms_pipe(ends), 0);
     /* 1 and 2 are both the pipe, 0 is /dev/null; then our own 2 at their 1. */
-    struct ms_spawn_request request = { .argv = argv, .envp = environment(), .stdio = { MS_STDIO_NULL, ends[1], ends[1] } };
+    struct ms_spawn_request request = { .argv = argv,
+                                        .envp = environment(),
+                                        .stdio = { MS_STDIO_NULL, ends[1], ends[1] } };
     struct ms_spawned spawned;
     struct ms_error error;
     assert_int_equal(ms_spawn(&request, &spawned, &error), 0);
@@ -396,7 +400,9 @@ static void descriptors_can_be_passed_in_any_order(void **state)
     assert_string_equal(text, "err\nout\n");
     int saved = dup(2);
     assert_int_equal(dup2(ends[1], 2), 2);
-    struct ms_spawn_request swapped = { .argv = argv, .envp = environment(), .stdio = { MS_STDIO_NULL, 2, MS_STDIO_NULL } };
+    struct ms_spawn_request swapped = { .argv = argv,
+                                        .envp = environment(),
+                                        .stdio = { MS_STDIO_NULL, 2, MS_STDIO_NULL } };
     int result = ms_spawn(&swapped, &spawned, &error);
     dup2(saved, 2);
     close(saved);

@@ -40,12 +40,12 @@ extern char **environ;
 #endif
 
 /* In a host: like an assertion, but for a process that is not the test's. */
-#define HOLDS(condition)                                                                                            \
-    do {                                                                                                            \
-        if (!(condition)) {                                                                                         \
-            fprintf(stderr, "%s:%d: does not hold: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno);        \
-            _exit(1);                                                                                               \
-        }                                                                                                           \
+#define HOLDS(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: does not hold: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno);           \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
     } while (0)
 
 /* Valgrind gives a child of clone(CLONE_VM | CLONE_VFORK) memory of its own, so a failure in it cannot be told. */
