@@ -93,6 +93,9 @@ end
 -- @tparam {string,...} words without the program's name
 -- @treturn integer exit status
 function cli.main(words)
+  -- Nothing here lives long or makes much garbage: outputs are the core's. A collector that never starts is a few
+  -- per cent of a short command.
+  collectgarbage("stop")
   local ok, status = xpcall(dispatch, function(err)
     return is_interrupt(err) and err or debug.traceback(tostring(err), 2)
   end, words)

@@ -102,7 +102,7 @@ local function examine_spill(root)
   end
   repeat
     local waited = process:wait()
-  until waited == "settled"
+  until waited ~= "interrupted"
   local stream = process:status().stdout
   if stream.spill_path then
     return { path = base, usable = true }

@@ -447,7 +447,7 @@ function Sandbox:probe(name, policy, argv)
   end
   repeat
     local waited = process:wait() -- interrupted by a signal, it lets Lua's own hook have its turn
-  until waited == "settled"
+  until waited ~= "interrupted"
   local status = process:status()
   local confined = status.confined
   if wrap.report_optional and not confined then

@@ -7,7 +7,6 @@
 
 local core = require "moonsand.core"
 local errors = require "moonsand.errors"
-local markers = require "moonsand.markers"
 
 local command = {}
 
@@ -61,7 +60,7 @@ end
 -- @treturn[2] nil
 -- @treturn[2] table the core's failure
 function command.start(spec, argv, env, how)
-  return core.spawn {
+  local process, failure = core.spawn {
     argv = argv,
     env = env,
     input = spec.stdin,
@@ -75,6 +74,10 @@ function command.start(spec, argv, env, how)
     grace_ms = spec.grace_ms,
     confine_timeout_ms = how.confine_timeout_ms,
   }
+  -- What reads the outcome is loaded while the command gets going: whoever runs one only does not wait for it.
+  require "moonsand.classify"
+  require "moonsand.markers"
+  return process, failure
 end
 
 -- Bytes that memory has lost because a callback was slow, from the spill file, which has every byte while it is there.
@@ -142,7 +145,7 @@ function command.tail(process, stream, facts)
   end
   local text, _, lost = process:read(stream, 0)
   if lost > 0 then
-    local fragment = markers.leading_fragment(text)
+    local fragment = require("moonsand.markers").leading_fragment(text)
     return fragment > 0 and text:sub(fragment + 1) or text
   end
   return text

@@ -8,7 +8,6 @@
 -- `executor.sandbox_mode` is the default mode, and the capability a tool looks for before it offers escalation.
 -- @module moonsand.executor.sandboxed
 
-local classify = require "moonsand.classify"
 local command = require "moonsand.executor.command"
 local environment = require "moonsand.environment"
 local local_executor = require "moonsand.executor.local"
@@ -162,15 +161,21 @@ local function runner_failure_detail(process, status, wrap)
   local failure = status.runner_failure
   local stderr = command.tail(process, "stderr", status.stderr)
   local outcome = { exit_code = status.runner_exit_code, signal = status.runner_signal, stderr = stderr }
+  local classify = require "moonsand.classify"
   local said = classify.runner_failure(outcome, wrap.runner_failure_rules)
   if said then
     return said
+  end
+  said = classify.last_line(stderr)
+  if failure.code == "ETIMEDOUT" then
+    return "it did not confine within the time allowed"
   elseif failure.stage ~= "none" then
-    return failure.code == "ETIMEDOUT" and "the runner did not confine the command in time" or failure.message
+    -- The launcher's line names what its report has no room for: the very path that is not as it should be.
+    return said and said:find("^moonsand%-launch: ") and said or failure.message
   end
   local ended = outcome.signal and ("it was killed by %s"):format(outcome.signal)
     or ("it exited with %d"):format(outcome.exit_code or -1)
-  return ("%s (%s without having confined the command)"):format(classify.last_line(stderr) or "it said nothing", ended)
+  return ("%s (%s without having confined the command)"):format(said or "it said nothing", ended)
 end
 
 -- The line or sentence that says why the runner failed, or nil: it did not. A deadline or an abort that came before the
@@ -179,7 +184,7 @@ local function runner_failure(process, status, wrap)
   if status.runner_failure then
     return not status.timed_out and not status.aborted and runner_failure_detail(process, status, wrap) or nil
   elseif wrap.report_optional and not status.confined then
-    return classify.runner_failure({
+    return require("moonsand.classify").runner_failure({
       exit_code = status.exit_code,
       signal = status.signal,
       stderr = command.tail(process, "stderr", status.stderr),
@@ -199,8 +204,8 @@ local function sandbox_facts(status, wrap, policy, stderr)
   end
   return {
     mode = policy.mode,
-    denied = classify.denied({ exit_code = status.exit_code, signal = status.signal, stderr = stderr },
-      wrap.denial_signatures),
+    denied = require("moonsand.classify").denied(
+      { exit_code = status.exit_code, signal = status.signal, stderr = stderr }, wrap.denial_signatures),
     enforcement = enforcement,
     gaps = gaps,
     runner = wrap.runner,
@@ -231,7 +236,7 @@ local function attempt(self, spec)
   end
   local process <close>, failure = start(self, spec, wrap, env, false)
   if not process then
-    if classify.start_failure(failure, wrap.argv[1], is_usable(spec.workdir)) == "runner" then
+    if require("moonsand.classify").start_failure(failure, wrap.argv[1], is_usable(spec.workdir)) == "runner" then
       local again, err = self.sandbox:refused(wrap, failure.message, failure)
       return nil, err, again
     end
@@ -310,7 +315,7 @@ function Sandboxed:start(spec)
     local process, failure = start(self, spec, wrap, env, true)
     if process then
       return local_executor.hold(self, process, { spec = spec, argv = argv, wrap = wrap, judge = judge })
-    elseif classify.start_failure(failure, wrap.argv[1], is_usable(spec.workdir)) ~= "runner" then
+    elseif require("moonsand.classify").start_failure(failure, wrap.argv[1], is_usable(spec.workdir)) ~= "runner" then
       return local_executor.failed(command.start_error(failure, spec, argv))
     end
     again, err = self.sandbox:refused(wrap, failure.message, failure)
