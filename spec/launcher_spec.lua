@@ -239,7 +239,8 @@ import socket; s = socket.socket(socket.AF_UNIX); s.bind("sock")'
       for name in OUT/secret evil way/secret way/../OUT/secret ../../../..OUT/secret \
           /proc/self/cwd/evil /proc/self/root/OUT/secret
       do chmod 777 "$name" && echo "changed by $name"; touch "$name" && echo "touched by $name"; done
-      exec 5<OUT/secret; chmod 777 /proc/self/fd/5 && echo "changed by descriptor"; chmod 777 /dev/fd/5 && echo "and that"
+      exec 5<OUT/secret; chmod 777 /proc/self/fd/5 && echo "changed by descriptor"
+      chmod 777 /dev/fd/5 && echo "and that"
       touch -h evil && echo link]]):gsub("OUT", outside), { env = { "PATH=/usr/bin:/bin" } })
     assert.equal("750 2001-02-03\n2002-02-02\nlink\n", status.out)
     assert.equal(tonumber("640", 8), mode_of(outside .. "/secret"))
