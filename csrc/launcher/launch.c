@@ -43,10 +43,12 @@ struct launch {
     pid_t launcher; /* itself */
     pid_t command;
     bool ended;
+    bool ended_said;
     int status;       /* the command's, once ended */
     int terminal;     /* the descriptor of the terminal that controls this session; -1 without --terminal */
     bool terminating; /* the tree has been asked to end, and has grace */
     bool killing;     /* whatever is left is being killed */
+    bool killed;      /* some of it has been */
     bool tree_gone;
     int leftovers;
 };
@@ -186,6 +188,19 @@ static void become_command(void *context, struct failure *failure)
     fail(failure, MS_STAGE_EXEC, options->argv[0]);
 }
 
+static void say_ended(struct launch *launch)
+{
+    struct ms_record ended = { .kind = MS_REPORT_ENDED, .value = launch->status };
+    struct ms_record leftovers = { .kind = MS_REPORT_LEFTOVERS, .value = launch->leftovers };
+    if (!launch->ended_said && launch->tree_gone)
+        reporter_say_both(&launch->reporter, ended, leftovers);
+    else if (!launch->ended_said)
+        reporter_say(&launch->reporter, ended);
+    else if (launch->tree_gone)
+        reporter_say(&launch->reporter, leftovers);
+    launch->ended_said = true;
+}
+
 /* Collects every process that has changed its state, until there is nothing more to collect now. */
 static void reap(struct launch *launch)
 {
@@ -199,14 +214,15 @@ static void reap(struct launch *launch)
         } else if (pid == launch->command) {
             launch->ended = true;
             launch->status = status;
-            reporter_say(&launch->reporter, (struct ms_record){ .kind = MS_REPORT_ENDED, .value = status });
-            /* What it leaves is stopped at once, unless the tree is already ending with grace. */
-            launch->killing = launch->killing || !launch->terminating;
-        } else if (launch->killing && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+        } else if (launch->killed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
             launch->leftovers++;
         }
     }
     launch->tree_gone = pid < 0 && errno == ECHILD;
+    if (launch->ended)
+        say_ended(launch);
+    /* What the command leaves is stopped at once, unless the tree is already ending with grace. */
+    launch->killing = launch->killing || (launch->ended && !launch->terminating);
 }
 
 static void signal_command(const struct launch *launch, int signal)
@@ -289,7 +305,7 @@ static void attend(struct launch *launch)
         if (launch->tree_gone)
             return;
         if (launch->killing) {
-            tree_kill_children(launch->command);
+            launch->killed = tree_kill_children(launch->command) > 0 || launch->killed;
             watch(launch, again_ms);
             again_ms = again_ms * 2 < KILL_AGAIN_MOST_MS ? again_ms * 2 : KILL_AGAIN_MOST_MS;
         } else {
@@ -309,7 +325,6 @@ static int run(struct launch *launch)
     if (launch->command == 0)
         return refuse(launch, &failure);
     attend(launch);
-    reporter_say(&launch->reporter, (struct ms_record){ .kind = MS_REPORT_LEFTOVERS, .value = launch->leftovers });
     return WIFSIGNALED(launch->status) ? 128 + WTERMSIG(launch->status) : WEXITSTATUS(launch->status);
 }
 

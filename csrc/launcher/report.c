@@ -32,13 +32,25 @@ bool reporter_open(struct reporter *reporter, int fd)
     return true;
 }
 
-void reporter_say(const struct reporter *reporter, struct ms_record record)
+static void say(const struct reporter *reporter, struct ms_record *records, size_t count)
 {
     if (reporter->fd < 0)
         return;
-    record.magic = MS_RECORD_MAGIC;
-    while (send(reporter->fd, &record, sizeof record, MSG_NOSIGNAL) < 0 && errno == EINTR)
+    for (size_t i = 0; i < count; i++)
+        records[i].magic = MS_RECORD_MAGIC;
+    while (send(reporter->fd, records, count * sizeof *records, MSG_NOSIGNAL) < 0 && errno == EINTR)
         continue;
+}
+
+void reporter_say(const struct reporter *reporter, struct ms_record record)
+{
+    say(reporter, &record, 1);
+}
+
+void reporter_say_both(const struct reporter *reporter, struct ms_record first, struct ms_record second)
+{
+    struct ms_record both[] = { first, second };
+    say(reporter, both, 2);
 }
 
 enum request_result reporter_read(struct reporter *reporter, struct ms_record *request)

@@ -19,6 +19,9 @@ bool reporter_open(struct reporter *reporter, int fd);
 /* Says one record. Safe after vfork. Failure to send means that the host is gone, which the read side will notice. */
 void reporter_say(const struct reporter *reporter, struct ms_record record);
 
+/* Says two, in one breath: the host wakes once. */
+void reporter_say_both(const struct reporter *reporter, struct ms_record first, struct ms_record second);
+
 enum request_result { REQUEST_NONE, REQUEST_READY, REQUEST_HOST_GONE };
 
 /* The next whole request, without waiting. */
