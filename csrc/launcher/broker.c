@@ -93,7 +93,25 @@ static bool below_roots(const char *path, const struct list *roots)
     return false;
 }
 
-/* Where the object lies now, as the kernel says. An unlinked one lies nowhere; only its own processes have it. */
+/* The path leads to that very object here, too. Of a descriptor from a mount that hangs nowhere, or hangs elsewhere in
+ * another namespace, the kernel says a path that begins at that mount. */
+static bool is_there(const char *path, const struct stat *object)
+{
+    struct open_how_arguments arguments = {
+        .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+        .resolve = RESOLVE_WITHOUT_LINKS | RESOLVE_WITHOUT_MAGIC_LINKS,
+    };
+    int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &arguments, sizeof arguments);
+    struct stat status;
+    bool same =
+        fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == object->st_dev && status.st_ino == object->st_ino;
+
+    if (fd >= 0)
+        close(fd);
+    return same;
+}
+
+/* Where the object lies now, as the kernel says. An unlinked one lies nowhere, and keeps what it has. */
 static int check_place(int object, const struct list *roots, int refusal)
 {
     char link[LINK_TEXT], path[PATH_MAX + 16];
@@ -108,7 +126,7 @@ static int check_place(int object, const struct list *roots, int refusal)
     if (n <= 0 || n == (ssize_t)sizeof path - 1)
         return refusal;
     path[n] = '\0';
-    return path[0] == '/' && below_roots(path, roots) ? 0 : refusal;
+    return path[0] == '/' && below_roots(path, roots) && is_there(path, &status) ? 0 : refusal;
 }
 
 /* The number in /proc/self/fd/N and its other names: libraries change links and O_PATH descriptors that way. */
@@ -340,6 +358,14 @@ static int understand(const struct caller *caller, const struct seccomp_call *ca
         return DO(wants_mode(change, a[2]), wants_path(caller, change, a[0], a[1], true));
     case SYS_fchmodat2:
         return DO(wants_mode(change, a[2]), wants_flagged_path(caller, change, a[0], a[1], a[3]));
+#ifdef SYS_chown32
+    case SYS_chown32:
+        return DO(wants_owner(change, a[1], a[2]), wants_path(caller, change, AT_CWD, a[0], true));
+    case SYS_lchown32:
+        return DO(wants_owner(change, a[1], a[2]), wants_path(caller, change, AT_CWD, a[0], false));
+    case SYS_fchown32:
+        return DO(wants_owner(change, a[1], a[2]), wants_descriptor(change, a[0]));
+#endif
     case SYS_fchown:
         return DO(wants_owner(change, a[1], a[2]), wants_descriptor(change, a[0]));
     case SYS_fchownat:

@@ -13,7 +13,7 @@ struct confinement {
     int abi;       /* Landlock's, 0 where it is not used */
     uint32_t gaps; /* MS_GAP_* */
     int ruleset;   /* -1: none */
-    bool fenced;
+    bool no_core;  /* a crash leaves nothing behind */
     bool brokered;
     int listener; /* the broker's, once the command is confined; -1: none */
 };

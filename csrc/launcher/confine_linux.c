@@ -11,8 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
+
+#define PIPE_FILE_SYSTEM 0x50495045 /* PIPEFS_MAGIC */
 
 static struct filter_program program;
 
@@ -43,13 +47,65 @@ static bool prepare_landlock(struct confinement *confinement, const struct optio
     return true;
 }
 
+/* A descriptor from outside the runner's mounts leads back outside: what it is open on can be opened again for writing,
+ * and its metadata changed. Pipes without a name, sockets and terminals lead nowhere. */
+static bool standard_descriptors_harmless(struct failure *failure)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        struct stat status;
+        struct statfs system;
+        bool named = fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode) ||
+                                                 S_ISBLK(status.st_mode) || S_ISLNK(status.st_mode));
+        bool fifo =
+            !named && S_ISFIFO(status.st_mode) && fstatfs(fd, &system) == 0 && system.f_type != PIPE_FILE_SYSTEM;
+
+        if (named || fifo) {
+            errno = EXDEV;
+            return fail(failure, MS_STAGE_STDIO, NULL);
+        }
+    }
+    return true;
+}
+
+/* Whether a crash makes somebody outside write a file, or leaves one in a fixed place (core(5)). */
+static bool core_goes_elsewhere(void)
+{
+    char first = '|';
+    int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        if (read(fd, &first, 1) != 1)
+            first = '|';
+        close(fd);
+    }
+    return first == '|' || first == '/' || first == '@';
+}
+
+/* Inside another runner, Landlock is a second wall where the kernel has it: the mounts that the runner made read-only do
+ * not cover what is mounted later. */
+static bool prepare_inside(struct confinement *confinement, const struct options *options, struct failure *failure)
+{
+    bool late_mounts = false;
+    int abi = landlock_abi();
+
+    if (!expect_all(options, &late_mounts, failure))
+        return false;
+    if (options->expectations != 0 && !standard_descriptors_harmless(failure))
+        return false;
+    if (!(options->expectations & EXPECT_READ_ONLY))
+        return true;
+    if (abi > 0)
+        return landlock_prepare_inside(&confinement->ruleset, abi, options, failure);
+    if (late_mounts)
+        confinement->gaps |= MS_GAP_LATE_MOUNT;
+    return true;
+}
+
 bool confinement_prepare(struct confinement *confinement, const struct options *options, struct failure *failure)
 {
     *confinement = (struct confinement){ .wanted = options_confine(options), .ruleset = -1, .listener = -1 };
     if (!confinement->wanted)
         return true;
-    if (!expect_all(options, failure))
-        return false;
     /* uid 0 owns the device nodes that a runner must leave writable: a mount cannot keep their metadata, the broker can. */
     bool user_zero = geteuid() == 0 || getuid() == 0;
     struct fence fence = {
@@ -57,12 +113,14 @@ bool confinement_prepare(struct confinement *confinement, const struct options *
         .user_zero = user_zero,
         .refusal = EROFS,
     };
-    confinement->brokered = user_zero;
     bool landlock = options->read_only.count > 0 || options->read_write.count > 0;
-    if (landlock && !prepare_landlock(confinement, options, &fence, failure))
+    confinement->brokered = user_zero;
+    confinement->no_core = core_goes_elsewhere();
+    if (landlock ? !expect_all(options, &(bool){ false }, failure) ||
+                       !prepare_landlock(confinement, options, &fence, failure)
+                 : !prepare_inside(confinement, options, failure))
         return false;
-    confinement->fenced = landlock || fence.user_zero;
-    if (confinement->fenced && !fence_build(&fence, &program, failure))
+    if (!fence_build(&fence, &program, failure))
         return false;
     /* The broker must not be able to do more than the command could by itself. */
     return capabilities_drop(failure);
@@ -70,14 +128,17 @@ bool confinement_prepare(struct confinement *confinement, const struct options *
 
 bool confinement_enter(struct confinement *confinement, struct failure *failure)
 {
+    /* A limit of one byte, and not of none, is what also keeps the kernel from starting a handler (core(5)). */
+    const struct rlimit no_core = { .rlim_cur = 1, .rlim_max = 1 };
+
     if (!confinement->wanted)
         return true;
+    if (confinement->no_core)
+        setrlimit(RLIMIT_CORE, &no_core); /* lowering a limit is always allowed; a lower one is as good */
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return fail(failure, MS_STAGE_NO_NEW_PRIVS, NULL);
     if (confinement->ruleset >= 0 && !landlock_enter(confinement->ruleset, failure))
         return false;
-    if (!confinement->fenced)
-        return true;
     return fence_enter(&program, confinement->brokered ? &confinement->listener : NULL, failure);
 }
 
@@ -86,6 +147,7 @@ void confinement_serve(struct confinement *confinement, const struct options *op
     static const char *everywhere[] = { "/" };
     const struct list mounts_govern = { .items = everywhere, .count = 1 };
     bool landlock = confinement->abi > 0;
+
     if (broker_serve(confinement->listener, landlock ? &options->read_write : &mounts_govern,
                      landlock ? EACCES : EROFS))
         return;

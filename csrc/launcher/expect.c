@@ -18,6 +18,7 @@ struct mount {
     const char *point;
     const char *type;
     bool read_only;
+    bool receives; /* what is mounted in its peer group: a slave, or shared */
 };
 
 struct mounts {
@@ -102,8 +103,9 @@ static bool parse_line(char *line, struct mount *mount)
         if ((field[i] = next_field(&rest)) == NULL)
             return false;
     char *optional;
+    bool receives = false;
     while ((optional = next_field(&rest)) != NULL && strcmp(optional, "-") != 0)
-        continue;
+        receives = receives || strncmp(optional, "master:", 7) == 0 || strncmp(optional, "shared:", 7) == 0;
     char *type = next_field(&rest);
     char *source = next_field(&rest);
     char *super = next_field(&rest);
@@ -116,6 +118,7 @@ static bool parse_line(char *line, struct mount *mount)
         .point = field[4],
         .type = type,
         .read_only = has_option(field[5], "ro") || has_option(super, "ro"),
+        .receives = receives,
     };
     return true;
 }
@@ -208,7 +211,7 @@ static bool harmless(const struct mount *mount)
     return at_or_below(mount->point, "/dev") && stat(mount->point, &status) == 0 && S_ISCHR(status.st_mode);
 }
 
-static bool expect_read_only(const struct list *writable, struct failure *failure)
+static bool expect_read_only(const struct list *writable, bool *late_mounts, struct failure *failure)
 {
     static char culprit[4096];
     struct mounts mounts;
@@ -217,6 +220,7 @@ static bool expect_read_only(const struct list *writable, struct failure *failur
         fail(failure, MS_STAGE_EXPECT_READ_ONLY, "/proc/self/mountinfo");
     for (size_t i = 0; good && i < mounts.count; i++) {
         const struct mount *mount = &mounts.all[i];
+        *late_mounts = *late_mounts || mount->receives;
         if (mount->read_only)
             continue;
         bool told = false;
@@ -232,7 +236,7 @@ static bool expect_read_only(const struct list *writable, struct failure *failur
     return good;
 }
 
-bool expect_all(const struct options *options, struct failure *failure)
+bool expect_all(const struct options *options, bool *late_mounts, struct failure *failure)
 {
     if ((options->expectations & EXPECT_PID_1) && getpid() != 1) {
         errno = ESRCH;
@@ -240,5 +244,5 @@ bool expect_all(const struct options *options, struct failure *failure)
     }
     if ((options->expectations & EXPECT_NO_CAPABILITIES) && !capabilities_expect_none(failure))
         return false;
-    return !(options->expectations & EXPECT_READ_ONLY) || expect_read_only(&options->writable, failure);
+    return !(options->expectations & EXPECT_READ_ONLY) || expect_read_only(&options->writable, late_mounts, failure);
 }

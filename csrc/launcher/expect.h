@@ -5,7 +5,8 @@
 #include "failure.h"
 #include "options.h"
 
-/* Checks every expectation of the options; the first that does not hold is the failure. */
-bool expect_all(const struct options *options, struct failure *failure);
+/* Checks every expectation of the options; the first that does not hold is the failure. `late_mounts`: whether what is
+ * mounted outside from now on may appear inside, as it was mounted there. */
+bool expect_all(const struct options *options, bool *late_mounts, struct failure *failure);
 
 #endif

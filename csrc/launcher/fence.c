@@ -12,9 +12,10 @@
 enum group {
     METADATA = 1 << 0,  /* changes metadata; denied or asked */
     NEWER = 1 << 1,     /* newer spellings of the same: programs fall back */
-    LANDLOCK = 1 << 2,  /* beside Landlock */
-    USER_ZERO = 1 << 3, /* for uid 0 */
-    GUARD = 1 << 4,     /* for the guarded pid */
+    ALWAYS = 1 << 2,    /* what no runner stops */
+    LANDLOCK = 1 << 3,  /* beside Landlock as the runner */
+    USER_ZERO = 1 << 4, /* for uid 0 */
+    GUARD = 1 << 5,     /* for the guarded pid */
 };
 
 enum action { DENY, ABSENT, FORBID, ALLOW };
@@ -32,6 +33,16 @@ struct rule {
 #define ITSELF UINT32_C(1)
 #define ITS_GROUP (UINT32_MAX)
 #define EVERYONE UINT32_C(0)
+
+#define TYPE_INTO_TERMINAL 0x5412 /* TIOCSTI */
+#define COMMAND_CONSOLE 0x541c    /* TIOCLINUX */
+
+/* The same calls of the 32-bit programs that a 64-bit kernel runs. */
+#if defined(__x86_64__) || defined(__aarch64__)
+#define FOREIGN_IOCTL 54
+#define FOREIGN_FCNTL 55
+#define FOREIGN_FCNTL64 221
+#endif
 
 #define ANY -1, 0, 0
 #define WORD UINT32_MAX
@@ -54,6 +65,15 @@ static const struct rule rules[] = {
 #endif
     { METADATA, SYS_fchown, DENY, ANY },
     { METADATA, SYS_fchownat, DENY, ANY },
+/* 32-bit machines have two of each; the older ones take 16-bit ids, and 32-bit times */
+#ifdef SYS_chown32
+    { METADATA, SYS_chown32, DENY, ANY },
+    { METADATA, SYS_lchown32, DENY, ANY },
+    { METADATA, SYS_fchown32, DENY, ANY },
+#endif
+#ifdef SYS_utimensat_time64
+    { METADATA, SYS_utimensat_time64, DENY, ANY },
+#endif
 #ifdef SYS_utime
     { METADATA, SYS_utime, DENY, ANY },
 #endif
@@ -75,14 +95,19 @@ static const struct rule rules[] = {
     { NEWER, SYS_file_setattr, ABSENT, ANY },
 
     /* its operations go past this filter, extended attributes among them */
-    { LANDLOCK, SYS_io_uring_setup, FORBID, ANY },
+    { NEWER, SYS_io_uring_setup, FORBID, ANY },
+
+    { ALWAYS, SYS_fcntl, FORBID, COMMAND(SET_WRITE_HINT) },
+    { ALWAYS, SYS_fcntl, FORBID, COMMAND(SET_FILE_WRITE_HINT) },
 
     /* typing into a terminal */
-    { LANDLOCK, SYS_ioctl, FORBID, COMMAND(0x5412) }, /* TIOCSTI */
-    { LANDLOCK, SYS_ioctl, FORBID, COMMAND(0x541c) }, /* TIOCLINUX */
+    { ALWAYS, SYS_ioctl, FORBID, COMMAND(TYPE_INTO_TERMINAL) },
+    { ALWAYS, SYS_ioctl, FORBID, COMMAND(COMMAND_CONSOLE) },
     /* File systems' own ioctls change inode flags, and make subvolumes and reflinks, on a descriptor that was opened for
      * reading. Of their families pass the commands that only read, and the copies whose target is open for writing. */
-    { LANDLOCK, SYS_ioctl, DENY, COMMAND(0x800c6613) },  /* FS_IOC_SET_ENCRYPTION_POLICY, which says that it reads */
+    { LANDLOCK, SYS_ioctl, DENY, COMMAND(0x800c6613) }, /* FS_IOC_SET_ENCRYPTION_POLICY, which says that it reads */
+    { LANDLOCK, SYS_ioctl, DENY, COMMAND(0x8008f512) }, /* F2FS, releasing and reserving compressed blocks: likewise */
+    { LANDLOCK, SYS_ioctl, DENY, COMMAND(0x8008f513) },
     { LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0xc020660b) }, /* FS_IOC_FIEMAP */
     { LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x40049409) }, /* FICLONE */
     { LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x4020940d) }, /* FICLONERANGE */
@@ -99,6 +124,19 @@ static const struct rule rules[] = {
     { LANDLOCK, SYS_ioctl, DENY, FAMILY(0xbc) }, /* bcachefs subvolumes */
     { LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcd) }, /* ReiserFS */
     { LANDLOCK, SYS_ioctl, DENY, FAMILY(0x83) }, /* ZFS attributes */
+
+    /* A mount that hangs nowhere has paths of its own, which look like others to whoever reads them. */
+    { LANDLOCK, SYS_open_tree, FORBID, ANY },
+    { LANDLOCK, SYS_open_tree_attr, FORBID, ANY },
+    { LANDLOCK, SYS_move_mount, FORBID, ANY },
+    { LANDLOCK, SYS_fsopen, FORBID, ANY },
+    { LANDLOCK, SYS_fsmount, FORBID, ANY },
+    { LANDLOCK, SYS_fspick, FORBID, ANY },
+    { LANDLOCK, SYS_mount_setattr, FORBID, ANY },
+
+    /* Limits of other processes of the same user, the launcher and the host among them: only one's own. */
+    { LANDLOCK, SYS_prlimit64, ALLOW, 0, WORD, 0 },
+    { LANDLOCK, SYS_prlimit64, FORBID, ANY },
 
 /* POSIX message queues are files of /dev/mqueue that Landlock has no hook for. O_CREAT: */
 #if defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__arm__) || defined(__riscv) ||        \
@@ -129,7 +167,7 @@ static const struct rule rules[] = {
     { GUARD, SYS_pidfd_send_signal, ABSENT, ANY },
 };
 
-enum { RULE_COUNT = sizeof rules / sizeof rules[0], PROLOGUE = 8, PER_RULE = 5, VERDICTS = 8 };
+enum { RULE_COUNT = sizeof rules / sizeof rules[0], PROLOGUE = 24, PER_RULE = 5, VERDICTS = 8 };
 
 static struct filter_instruction code[PROLOGUE + RULE_COUNT * PER_RULE + VERDICTS];
 
@@ -230,6 +268,11 @@ static void emit_rules(struct assembler *a, const struct subject *subject)
     const struct rule *loaded = NULL;
     for (size_t i = subject->first; i < subject->first + subject->count; i++) {
         const struct rule *rule = a->order[i];
+        if (rule->argument < 0) { /* whatever is left */
+            emit(a, FILTER_JUMP_AT_LEAST, 0, 0, 0);
+            decide(a, true, verdict_of(a->fence, rule));
+            break;
+        }
         if (loaded == NULL || loaded->argument != rule->argument || loaded->mask != rule->mask) {
             emit(a, FILTER_LOAD_WORD, 0, 0, argument_offset(rule->argument));
             if (rule->mask != WORD)
@@ -285,19 +328,50 @@ static size_t collect(struct assembler *a, unsigned groups)
     return subjects;
 }
 
+/* Another architecture's numbers mean other calls. Where the fence holds what nothing else does, none of them is let
+ * through; where it holds next to nothing, 32-bit programs run, and find the same few calls fenced. */
+static void emit_foreign(struct assembler *a)
+{
+    unsigned short comparison = a->at;
+
+    emit(a, FILTER_JUMP_EQUAL, 0, 0, NATIVE_ARCHITECTURE);
+#ifdef FOREIGN_IOCTL
+    if (!a->fence->landlock && !a->fence->user_zero) {
+        const uint8_t past_fcntl = 5;
+
+        emit(a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, number));
+        emit(a, FILTER_JUMP_EQUAL, past_fcntl, 0, FOREIGN_IOCTL);
+        emit(a, FILTER_JUMP_EQUAL, 1, 0, FOREIGN_FCNTL);
+        emit(a, FILTER_JUMP_EQUAL, 0, 0, FOREIGN_FCNTL64);
+        decide(a, false, SECCOMP_ALLOW);
+        emit(a, FILTER_LOAD_WORD, 0, 0, argument_offset(1));
+        emit(a, FILTER_JUMP_EQUAL, 0, 0, SET_WRITE_HINT);
+        decide(a, true, SECCOMP_FAIL | EPERM);
+        emit(a, FILTER_JUMP_EQUAL, 0, 0, SET_FILE_WRITE_HINT);
+        decide(a, true, SECCOMP_FAIL | EPERM);
+        decide(a, false, SECCOMP_ALLOW);
+        emit(a, FILTER_LOAD_WORD, 0, 0, argument_offset(1));
+        emit(a, FILTER_JUMP_EQUAL, 0, 0, TYPE_INTO_TERMINAL);
+        decide(a, true, SECCOMP_FAIL | EPERM);
+        emit(a, FILTER_JUMP_EQUAL, 0, 0, COMMAND_CONSOLE);
+        decide(a, true, SECCOMP_FAIL | EPERM);
+        decide(a, false, SECCOMP_ALLOW);
+        code[comparison].jump_true = (uint8_t)(a->at - comparison - 1);
+        return;
+    }
+#endif
+    decide(a, false, SECCOMP_FAIL | ENOSYS);
+}
+
 bool fence_build(const struct fence *fence, struct filter_program *program, struct failure *failure)
 {
     static struct assembler a;
     a = (struct assembler){ .fence = fence };
-    size_t subjects =
-        collect(&a, (fence->metadata != METADATA_FREE ? METADATA | NEWER : 0U) | (fence->landlock ? LANDLOCK : 0U) |
-                        (fence->user_zero ? USER_ZERO : 0U) | (fence->guarded > 0 ? GUARD : 0U));
-    if (subjects == 0)
-        return fail(failure, MS_STAGE_FENCE, NULL);
-    /* Another architecture's numbers mean other calls: none of them is let through. */
+    size_t subjects = collect(&a, ALWAYS | (fence->metadata != METADATA_FREE ? METADATA | NEWER : 0U) |
+                                      (fence->landlock ? LANDLOCK : 0U) | (fence->user_zero ? USER_ZERO : 0U) |
+                                      (fence->guarded > 0 ? GUARD : 0U));
     emit(&a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, architecture));
-    emit(&a, FILTER_JUMP_EQUAL, 0, 0, NATIVE_ARCHITECTURE);
-    decide(&a, false, SECCOMP_FAIL | ENOSYS);
+    emit_foreign(&a);
     emit(&a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, number));
 #ifdef X32_SYSCALL_BIT
     emit(&a, FILTER_JUMP_AT_LEAST, 0, 0, X32_SYSCALL_BIT);

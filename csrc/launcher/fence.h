@@ -22,8 +22,8 @@ struct fence {
     int32_t guarded; /* a pid that must not be signalled from inside; 0: none */
 };
 
-/* The filter's instructions stay valid until the next call: there is one fence in a launcher. False: there is nothing
- * to fence, or more than a filter's branches reach over (E2BIG). */
+/* The filter's instructions stay valid until the next call: there is one fence in a launcher. False: it is longer than a
+ * filter's branches reach (E2BIG). */
 bool fence_build(const struct fence *fence, struct filter_program *program, struct failure *failure);
 
 /* Puts the calling process behind it, for good. With `listener`, the descriptor that the broker listens on goes there. */

@@ -18,6 +18,19 @@
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
+#ifndef SYS_open_tree
+#define SYS_open_tree 428
+#define SYS_move_mount 429
+#define SYS_fsopen 430
+#define SYS_fsmount 432
+#define SYS_fspick 433
+#endif
+#ifndef SYS_mount_setattr
+#define SYS_mount_setattr 442
+#endif
+#ifndef SYS_open_tree_attr
+#define SYS_open_tree_attr 467
+#endif
 #ifndef SYS_clone3
 #define SYS_clone3 435
 #endif
@@ -89,6 +102,7 @@ struct open_how_arguments {
 };
 
 #define RESOLVE_WITHOUT_MAGIC_LINKS UINT64_C(0x02)
+#define RESOLVE_WITHOUT_LINKS UINT64_C(0x04)
 
 /* seccomp(2) and the filter machine */
 
@@ -148,6 +162,10 @@ struct seccomp_sizes {
 #define FILTER_JUMP_EQUAL 0x15    /* BPF_JMP | BPF_JEQ | BPF_K */
 #define FILTER_JUMP_AT_LEAST 0x35 /* BPF_JMP | BPF_JGE | BPF_K */
 #define FILTER_RETURN 0x06        /* BPF_RET | BPF_K */
+
+/* fcntl(2): a hint that the kernel keeps with the inode, whatever the descriptor was opened for */
+#define SET_WRITE_HINT 1036
+#define SET_FILE_WRITE_HINT 1038
 
 #if defined(__x86_64__)
 #define NATIVE_ARCHITECTURE UINT32_C(0xc000003e)

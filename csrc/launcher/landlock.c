@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,7 +18,8 @@
     (LL_FS_WRITE_FILE | LL_FS_REMOVE_DIR | LL_FS_REMOVE_FILE | LL_FS_MAKE_DIR | LL_FS_MAKE_REG | LL_FS_MAKE_SOCK |     \
      LL_FS_MAKE_FIFO | LL_FS_MAKE_SYM | LL_FS_REFER | LL_FS_TRUNCATE)
 #define NEVER (LL_FS_MAKE_CHAR | LL_FS_MAKE_BLOCK | LL_FS_IOCTL_DEV)
-#define OF_A_FILE (LL_FS_EXECUTE | LL_FS_READ_FILE | LL_FS_WRITE_FILE | LL_FS_TRUNCATE)
+#define TERMINAL (LL_FS_READ_FILE | LL_FS_WRITE_FILE | LL_FS_IOCTL_DEV)
+#define OF_A_FILE (LL_FS_EXECUTE | LL_FS_READ_FILE | LL_FS_WRITE_FILE | LL_FS_TRUNCATE | LL_FS_IOCTL_DEV)
 
 int landlock_abi(void)
 {
@@ -67,27 +69,75 @@ static bool grant(int ruleset, const char *path, uint64_t access, struct failure
     return granted;
 }
 
-bool landlock_prepare(int *ruleset, int abi, const struct options *options, struct failure *failure)
+static bool create(int *ruleset, int abi, bool scope_signals, struct failure *failure)
 {
     struct ll_ruleset_attr attributes = {
         .handled_access_fs = governed(abi),
-        .scoped = abi >= 6 ? LL_SCOPE_SIGNAL : 0,
+        .scoped = scope_signals && abi >= 6 ? LL_SCOPE_SIGNAL : 0,
     };
     size_t size = abi >= 6 ? sizeof attributes : offsetof(struct ll_ruleset_attr, handled_access_net);
-    int fd = (int)syscall(SYS_landlock_create_ruleset, &attributes, size, 0);
-    if (fd < 0)
-        return fail(failure, MS_STAGE_LANDLOCK, NULL);
-    bool granted = true;
-    for (size_t i = 0; granted && i < options->read_only.count; i++)
-        granted = grant(fd, options->read_only.items[i], READ & governed(abi), failure);
-    for (size_t i = 0; granted && i < options->read_write.count; i++)
-        granted = grant(fd, options->read_write.items[i], (READ | CHANGE) & governed(abi), failure);
-    if (!granted) {
-        close(fd);
-        return false;
-    }
-    *ruleset = fd;
+
+    *ruleset = (int)syscall(SYS_landlock_create_ruleset, &attributes, size, 0);
+    return *ruleset >= 0 ? true : fail(failure, MS_STAGE_LANDLOCK, NULL);
+}
+
+static bool grant_all(int ruleset, const struct list *paths, uint64_t access, struct failure *failure)
+{
+    for (size_t i = 0; i < paths->count; i++)
+        if (!grant(ruleset, paths->items[i], access, failure))
+            return false;
     return true;
+}
+
+static bool close_unless(bool good, int *ruleset)
+{
+    if (!good) {
+        close(*ruleset);
+        *ruleset = -1;
+    }
+    return good;
+}
+
+/* A program that has a terminal of its own opens it by name: /dev/tty, and what the descriptor is called. */
+static bool grant_terminal(int ruleset, uint64_t rights, struct failure *failure)
+{
+    char path[64];
+    const char *const links[] = { "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2" };
+
+    for (int fd = 0; fd <= 2; fd++) {
+        ssize_t n = isatty(fd) ? readlink(links[fd], path, sizeof path - 1) : 0;
+        if (n <= 0)
+            continue;
+        path[n] = '\0';
+        if (strncmp(path, "/dev/", 5) == 0 && access(path, F_OK) == 0)
+            return grant(ruleset, path, rights, failure) && grant(ruleset, "/dev/tty", rights, failure);
+    }
+    return true;
+}
+
+bool landlock_prepare(int *ruleset, int abi, const struct options *options, struct failure *failure)
+{
+    uint64_t handled = governed(abi);
+
+    return create(ruleset, abi, true, failure) &&
+           close_unless(grant_all(*ruleset, &options->read_only, READ & handled, failure) &&
+                            grant_all(*ruleset, &options->read_write, (READ | CHANGE) & handled, failure) &&
+                            (!options->terminal || grant_terminal(*ruleset, TERMINAL & handled, failure)),
+                        ruleset);
+}
+
+bool landlock_prepare_inside(int *ruleset, int abi, const struct options *options, struct failure *failure)
+{
+    uint64_t handled = governed(abi);
+
+    /* The devices are the runner's choice, the processes in /proc are the command's own, and signals stay inside the pid
+     * namespace by themselves. */
+    return create(ruleset, abi, false, failure) &&
+           close_unless(grant(*ruleset, "/", READ & handled, failure) &&
+                            grant(*ruleset, "/dev", (READ | TERMINAL) & handled, failure) &&
+                            grant(*ruleset, "/proc", (READ | LL_FS_WRITE_FILE) & handled, failure) &&
+                            grant_all(*ruleset, &options->writable, (READ | CHANGE) & handled, failure),
+                        ruleset);
 }
 
 bool landlock_enter(int ruleset, struct failure *failure)

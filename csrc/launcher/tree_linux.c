@@ -19,6 +19,9 @@
 
 enum { PATH_ROOM = 64, MOST_DEPTH = 256 };
 
+/* The list of our children, open from the start: later on there may be no descriptor left to open it with. */
+static int own_children = -1;
+
 bool tree_adopt(struct failure *failure)
 {
     /* Not dumpable: a command of the same user can neither trace this process nor open its descriptors (ptrace(2)). */
@@ -29,6 +32,7 @@ bool tree_adopt(struct failure *failure)
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return fail(failure, MS_STAGE_SUBREAPER, NULL);
     prctl(PR_SET_PDEATHSIG, SIGHUP, 0, 0, 0);
+    own_children = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
     return true;
 }
 
@@ -54,15 +58,13 @@ static pid_t parent_of(pid_t pid, char *state)
 
 typedef void visit(pid_t child, void *context);
 
-/* Calls back for each pid in a `children` file. False: there is no such file. */
-static bool visit_file(const char *path, visit *each, void *context)
+/* Calls back for each pid in a `children` file. */
+static void visit_list(int fd, visit *each, void *context)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
     char text[4096];
     long pid = 0;
     ssize_t n;
+
     while ((n = read(fd, text, sizeof text)) > 0)
         for (ssize_t i = 0; i < n; i++) {
             if (isdigit((unsigned char)text[i])) {
@@ -72,6 +74,16 @@ static bool visit_file(const char *path, visit *each, void *context)
                 pid = 0;
             }
         }
+}
+
+/* False: there is no such file. */
+static bool visit_file(const char *path, visit *each, void *context)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    visit_list(fd, each, context);
     close(fd);
     return true;
 }
@@ -165,7 +177,9 @@ int tree_kill_children(pid_t command)
     if (getpid() == 1)
         return kill(-1, SIGKILL) == 0;
     struct killing killing = { 0 };
-    if (!visit_file("/proc/thread-self/children", kill_child, &killing))
+    if (own_children >= 0 && lseek(own_children, 0, SEEK_SET) == 0)
+        visit_list(own_children, kill_child, &killing);
+    else
         visit_by_scan(getpid(), kill_child, &killing);
     return killing.count;
 }
