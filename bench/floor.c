@@ -2,12 +2,14 @@
  * and waitpid, no pipe), and prints what each took, in microseconds, a line each.
  *
  *     floor COUNT PROGRAM [ARGUMENT]... */
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 extern char **environ;
 
@@ -24,10 +26,13 @@ int main(int argc, char **argv)
         fputs("usage: floor COUNT PROGRAM [ARGUMENT]...\n", stderr);
         return 2;
     }
+    posix_spawn_file_actions_t quiet;
+    posix_spawn_file_actions_init(&quiet);
+    posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     for (int i = 0; i < atoi(argv[1]); i++) {
         double begun = microseconds();
         pid_t pid;
-        int status, error = posix_spawn(&pid, argv[2], NULL, NULL, &argv[2], environ);
+        int status, error = posix_spawn(&pid, argv[2], &quiet, NULL, &argv[2], environ);
         if (error != 0) {
             fprintf(stderr, "floor: %s: %s\n", argv[2], strerror(error));
             return 1;

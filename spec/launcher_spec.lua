@@ -183,7 +183,7 @@ describe("the launcher's report", function()
   end)
 
   it("counts what was left behind, and leaves none of it", function()
-    local marker = ("%d.%d"):format(86400 + math.random(1000), math.random(1000000))
+    local marker = ("%d.%d%d"):format(86400 + math.random(1000), unistd.getpid(), math.random(1000))
     local script = "sleep %s & setsid sleep %s & (sleep %s &) ; nohup sleep %s >/dev/null 2>&1 & echo hi; exit 7"
     local status = launch({}, (script:gsub("%%s", marker)))
     assert.equal(7, status.exit_code)
@@ -404,7 +404,7 @@ describe("a tree that is to end", function()
   end)
 
   it("is gone after the grace when it ignores TERM, and when it is stopped", function()
-    local marker = ("%d.%d"):format(86400 + math.random(1000), math.random(1000000))
+    local marker = ("%d.%d%d"):format(86400 + math.random(1000), unistd.getpid(), math.random(1000))
     local script = 'trap "" TERM; (setsid sleep %s) & sleep %s; sleep %s; sleep %s'
     local status = terminated({}, (script:gsub("%%s", marker)), 200, 300)
     assert.equal("SIGKILL", status.signal)
