@@ -67,6 +67,20 @@ int ms_system_socketpair(int ends[2])
     return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0 ? errno : 0;
 }
 
+/* ThreadSanitizer takes every clone() for a fork(): in the child it switches its own bookkeeping off, and here that is the
+ * parent's. glibc has the same function under a second name, which it leaves alone. */
+#if defined(__SANITIZE_THREAD__)
+#define UNDER_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_THREAD_SANITIZER 1
+#endif
+#endif
+#ifdef UNDER_THREAD_SANITIZER
+int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...);
+#define clone __clone
+#endif
+
 struct child_work {
     const struct ms_start *start;
     pid_t host;         /* 0: the child need not die with it */

@@ -12,6 +12,8 @@
  *          die-after-end   exits after ENDED, without LEFTOVERS
  *          deaf            reads no request
  *          touch=PATH      makes the file PATH just before it executes
+ *          inspect         starts nothing: looks whether it got what a spawned program should get, and nothing else
+ *          inspect-report  the same, with a report
  * Without any it behaves: CONFINED, the command in a session of its own, ENDED, leftovers killed, LEFTOVERS. */
 #include <errno.h>
 #include <poll.h>
@@ -81,6 +83,27 @@ static void kill_all(pid_t command, int *status, bool *ended)
     }
 }
 
+/* A session of its own, no terminal, no descriptor too many, no signal ignored, handled or blocked. (It is done here and not
+ * in a test, because sanitizers install handlers before main.) */
+static int inspect(bool report)
+{
+    if (getsid(0) != getpid() || getpgrp() != getpid() || open("/dev/tty", O_RDWR) >= 0)
+        return 1;
+    for (int fd = 0; fd < 2048; fd++)
+        if ((fcntl(fd, F_GETFD) >= 0) != (fd <= 2 || (fd == MS_REPORT_FD && report)))
+            return 2;
+    sigset_t mask;
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    for (int number = 1; number < _NSIG; number++) {
+        struct sigaction action;
+        if (sigismember(&mask, number) == 1)
+            return 3;
+        if (sigaction(number, NULL, &action) == 0 && action.sa_handler != SIG_DFL)
+            return 4;
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     bool fail = false, vanish = false, mute = false, late = false, closes = false, nonsense = false, dies = false,
@@ -101,6 +124,8 @@ int main(int argc, char **argv)
             touch = argv[at] + 6;
     }
     char **command = argv + at + 1;
+    if (argc > 1 && strncmp(argv[1], "inspect", 7) == 0)
+        return inspect(strcmp(argv[1], "inspect-report") == 0);
 
     if (fail) {
         say((struct ms_record){ .kind = MS_REPORT_FAILED, .stage = MS_STAGE_LANDLOCK, .error = EOPNOTSUPP });
