@@ -1,4 +1,4 @@
--- A terminal with somebody at it, for specs: a pseudo-terminal, a program in a session of its own on it, keys and screen.
+-- A terminal with somebody at it: a pseudo-terminal, a program in a session of its own on it, keys and screen.
 local fcntl = require "posix.fcntl"
 local poll = require "posix.poll"
 local signal = require "posix.signal"

@@ -60,7 +60,7 @@ for _, runner in ipairs { "bwrap", "landlock", "none" } do
 
     it("hands the program no descriptor that leads to a file of the host", function()
       shell("echo x > in; chmod 640 in; $EXEC sh -c 'chmod 777 /proc/self/fd/* 2>/dev/null; "
-        .. "readlink /proc/self/fd/0 /proc/self/fd/1' < in > out 2> err; stat -c %a in out err > modes", exec, directory)
+        .. "readlink /proc/self/fd/0 /proc/self/fd/1' < in > out 2>err; stat -c %a in out err > modes", exec, directory)
       assert.matches("^pipe:%[%d+%]\npipe:%[%d+%]\n$", world.read(directory .. "/out"))
       assert.is_nil(world.read(directory .. "/modes"):find("777", 1, true))
     end)
@@ -79,7 +79,7 @@ for _, runner in ipairs { "bwrap", "landlock", "none" } do
 
     it("reads from a named pipe and a device", function()
       local _, text = shell(
-        "mkfifo fifo; echo through > fifo & $EXEC cat < fifo; $EXEC head -c 3 < /dev/zero | od -An -tx1", exec, directory)
+        "mkfifo fifo; echo through > fifo & $EXEC cat < fifo; $EXEC head -c 3 </dev/zero | od -An -tx1", exec, directory)
       assert.equal("through\n 00 00 00\n", text)
     end)
 

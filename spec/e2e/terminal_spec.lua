@@ -187,7 +187,7 @@ for _, runner in ipairs { "bwrap", "landlock", "none" } do
       user:expect(PROMPT)
     end)
 
-    it("does not take the keys of a pipeline's other programs, and gives them when the program asks for them", function()
+    it("does not take the keys of a pipeline's other programs, until the program asks for them", function()
       user:type(exec .. "sh -c 'sleep 0.3; echo piped' | (echo asks; read a </dev/tty; echo \"got $a\"; cat)\r")
       user:expect("\nasks")
       user:type("word\r")
