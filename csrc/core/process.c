@@ -187,9 +187,14 @@ static void settle(struct ms_process *process, unsigned own)
     process->facts.state = MS_SETTLED;
     if (process->listeners > own && process->report.fd >= 0)
         shutdown(process->report.fd, SHUT_RDWR); /* wakes the others */
-    /* A listener that settles it wants to go on: the supervisor closes the rest when it sees the runner's end. */
+    /* A listener that settles it wants to go on: the supervisor closes the rest when it sees the runner's end, and is not
+     * woken for less. */
     if (own == 0 || process->child.reaped)
         close_rest(process, own);
+    else
+        for (int i = 0; i < 2; i++)
+            if (process->output[i].fd >= 0)
+                ms_supervisor_forget(&process->output[i], &process->child);
     notify(process, FRESH_STATE);
 }
 

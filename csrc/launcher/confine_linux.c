@@ -49,9 +49,9 @@ static bool prepare_landlock(struct confinement *confinement, const struct optio
 
 /* A descriptor from outside the runner's mounts leads back outside: what it is open on can be opened again for writing,
  * and its metadata changed. Pipes without a name, sockets and terminals lead nowhere. */
-static bool standard_descriptors_harmless(struct failure *failure)
+static bool standard_descriptors_harmless(int from, struct failure *failure)
 {
-    for (int fd = 0; fd <= 2; fd++) {
+    for (int fd = from; fd <= 2; fd++) {
         struct stat status;
         struct statfs system;
         bool named = fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode) ||
@@ -90,7 +90,7 @@ static bool prepare_inside(struct confinement *confinement, const struct options
 
     if (!expect_all(options, &late_mounts, failure))
         return false;
-    if (options->expectations != 0 && !standard_descriptors_harmless(failure))
+    if (options->expectations != 0 && !standard_descriptors_harmless(options->stdin_null ? 1 : 0, failure))
         return false;
     if (!(options->expectations & EXPECT_READ_ONLY))
         return true;
