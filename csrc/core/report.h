@@ -21,8 +21,8 @@
 
 enum ms_record_kind {
     /* launcher to host */
-    MS_REPORT_FAILED = 1,      /* stage, error: confinement could not be had, nothing was run */
-    MS_REPORT_CONFINED = 2,    /* about to exec: flags = MS_GAP_* not covered, value = Landlock ABI or 0, pid = command */
+    MS_REPORT_FAILED = 1,   /* stage, error: confinement could not be had, nothing was run */
+    MS_REPORT_CONFINED = 2, /* about to exec: flags = MS_GAP_* not covered, value = Landlock ABI or 0, pid = command */
     MS_REPORT_EXEC_FAILED = 3, /* stage (MS_STAGE_CHDIR, _EXEC, _FORK, _TERMINAL...), error */
     MS_REPORT_STOPPED = 4,     /* value = the signal that stopped the command (only with --terminal) */
     MS_REPORT_ENDED = 5,       /* value = the command's wait status, as wait(2) gives it */
@@ -70,8 +70,8 @@ enum ms_gap {
     MS_GAP_TRUNCATE = 1 << 0,     /* Landlock ABI < 3: truncating what may be opened for reading */
     MS_GAP_DEVICE_IOCTL = 1 << 1, /* Landlock ABI < 5: ioctls on device nodes opened for reading */
     MS_GAP_METADATA = 1 << 2,     /* mode bits, owners, times, xattrs, inode flags outside the writable roots */
-    MS_GAP_LATE_MOUNT = 1 << 3,   /* bwrap without Landlock: what is mounted later, and is shared, is there as mounted */
-    MS_GAP_UNCHECKED = 1 << 4     /* the launcher was not told what to expect of its runner, so it looked at nothing */
+    MS_GAP_LATE_MOUNT = 1 << 3, /* bwrap without Landlock: what is mounted later, and is shared, is there as mounted */
+    MS_GAP_UNCHECKED = 1 << 4   /* the launcher was not told what to expect of its runner, so it looked at nothing */
 };
 
 struct ms_record {

@@ -161,7 +161,7 @@ bool options_parse(struct options *options, int argc, char **argv)
             found++;
         if (found == OPTION_COUNT)
             return refuse(argv[i], "unknown option (the command goes after `--`)");
-        const char *value = NULL;
+        const char *value = "";
         if (table[found].value != NULL) {
             if (i + 1 == argc)
                 return refuse(argv[i], "wants a value");

@@ -79,7 +79,7 @@ for _, runner in ipairs { "bwrap", "landlock", "none" } do
 
     it("reads from a named pipe and a device", function()
       local _, text = shell(
-        "mkfifo fifo; echo through > fifo & $EXEC cat < fifo; $EXEC head -c 3 </dev/zero | od -An -tx1", exec, directory)
+        "mkfifo f; echo through >f & $EXEC cat <f; $EXEC head -c 3 </dev/zero | od -An -tx1", exec, directory)
       assert.equal("through\n 00 00 00\n", text)
     end)
 
