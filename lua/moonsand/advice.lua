@@ -173,7 +173,7 @@ local landlock_causes = {
       return has(said, "not permitted")
     end,
     say = function()
-      return "allow the landlock_* and seccomp system calls, which something forbids here (most likely a seccomp profile)"
+      return "allow the landlock_* and seccomp system calls, which a seccomp profile most likely forbids here"
     end,
   },
 }

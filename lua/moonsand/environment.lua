@@ -229,6 +229,7 @@ local function build(self, options)
       runner[#runner + 1] = pair
     end
   end
+  table.sort(launch) -- the launcher's command line is shown to people
   return { runner = runner, launch = launch[1] and launch or nil, path = variables.PATH }
 end
 

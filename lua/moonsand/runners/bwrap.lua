@@ -28,27 +28,51 @@ local function parent(path)
   return path:match("^(.+)/[^/]*$") or "/"
 end
 
+-- Those of the paths that lie below no other one.
+local function outermost(paths)
+  local list = {}
+  for _, path in ipairs(paths) do
+    local inner = false
+    for _, other in ipairs(paths) do
+      inner = inner or (other ~= path and at_or_below(path, other))
+    end
+    if not inner then
+      list[#list + 1] = path
+    end
+  end
+  return list
+end
+
 -- moonsand's own files, where a command could write them: it would choose what runs unconfined next time. A read-only
 -- bind keeps the files; that no directory above them is moved away with them is kept by making each a mount point,
--- which rename(2) refuses.
+-- which rename(2) refuses. These come first, the outer before the inner and each once: a bind shows what the host has
+-- there, and covers what was mounted below.
 local function protect(options, root, tmp, own_files)
-  for _, own in ipairs(own_files) do
-    local private = tmp and at_or_below(own, tmp) and not (at_or_below(root, tmp) and at_or_below(own, root))
-    if private then
-      add(options, "--ro-bind", own, own) -- the fresh /tmp hid it
+  local kept, above, seen = {}, {}, {}
+  for _, own in ipairs(outermost(own_files)) do
+    local hidden = tmp and at_or_below(own, tmp) and not (at_or_below(root, tmp) and at_or_below(own, root))
+    if hidden then
+      kept[#kept + 1] = own -- by the fresh /tmp
     elseif at_or_below(own, root) then
-      local above, directory = {}, own
+      kept[#kept + 1] = own
+      local directory = own ~= root and parent(own) or root
       while directory ~= root do
-        directory = parent(directory)
-        if directory ~= root then
-          table.insert(above, 1, directory)
+        if not seen[directory] then
+          seen[directory] = true
+          above[#above + 1] = directory
         end
+        directory = parent(directory)
       end
-      for _, each in ipairs(above) do
-        add(options, "--bind", each, each)
-      end
-      add(options, "--ro-bind", own, own)
     end
+  end
+  table.sort(above, function(a, b)
+    return #a < #b
+  end)
+  for _, directory in ipairs(above) do
+    add(options, "--bind", directory, directory)
+  end
+  for _, own in ipairs(kept) do
+    add(options, "--ro-bind", own, own)
   end
 end
 
