@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h> /* before <sched.h>: its CLONE_PIDFD is not in older C libraries */
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -226,39 +227,51 @@ enum ms_reaped ms_child_reap(struct ms_child *child, int *wait_status)
     return MS_REAP_LOST;
 }
 
+/* Is it our child still, running or not yet reaped? Then its number belongs to nobody else. */
+static bool is_unreaped(const struct ms_child *child, siginfo_t *info)
+{
+    int failed;
+    if (child->reaped)
+        return false;
+    *info = (siginfo_t){ .si_pid = 0 };
+    do
+        failed = waitid((idtype_t)P_PIDFD_NUMBER, (id_t)child->handle, info, WEXITED | WNOHANG | WNOWAIT | __WALL);
+    while (failed != 0 && errno == EINTR);
+    return failed == 0;
+}
+
 bool ms_child_ended(const struct ms_child *child)
 {
-    siginfo_t info = { .si_pid = 0 };
-    if (child->reaped)
-        return true;
-    int failed;
-    do
-        failed = waitid((idtype_t)P_PIDFD_NUMBER, (id_t)child->handle, &info, WEXITED | WNOHANG | WNOWAIT | __WALL);
-    while (failed != 0 && errno == EINTR);
-    if (failed == 0)
+    siginfo_t info;
+    if (is_unreaped(child, &info))
         return info.si_pid != 0;
-    /* Not our child any more: it was reaped, unless it only looks so in the middle of an exit. */
-    return call(SYS_pidfd_send_signal, child->handle, 0, 0, 0) != 0 && errno == ESRCH;
+    /* Somebody else has reaped it, or will: a child whose parent ignores SIGCHLD is nobody's from its exit on. */
+    struct pollfd handle = { .fd = child->handle, .events = POLLIN };
+    return child->reaped || poll(&handle, 1, 0) == 1;
+}
+
+/* `target` is what kill(2) gets when the kernel cannot do it by pidfd: then only as long as the number is surely the child's. */
+static int send_signal(const struct ms_child *child, int signal, unsigned flags, pid_t target)
+{
+    siginfo_t info;
+    if (call(SYS_pidfd_send_signal, child->handle, signal, 0, (long)flags) == 0)
+        return 0;
+    if (errno != ENOSYS && (errno != EINVAL || flags == 0))
+        return errno;
+    if (!is_unreaped(child, &info))
+        return ESRCH;
+    return kill(target, signal) != 0 ? errno : 0;
 }
 
 int ms_child_signal(const struct ms_child *child, int signal)
 {
-    return call(SYS_pidfd_send_signal, child->handle, signal, 0, 0) != 0 ? errno : 0;
+    return send_signal(child, signal, 0, child->pid);
 }
 
 int ms_child_signal_group(const struct ms_child *child, int signal)
 {
-    /* Safe even after the leader was reaped: the pidfd stands for this one use of the number, also as a group. */
-    if (call(SYS_pidfd_send_signal, child->handle, signal, 0, PIDFD_SIGNAL_PROCESS_GROUP_FLAG) == 0)
-        return 0;
-    if (errno != EINVAL)
-        return errno;
-    /* An older kernel. While the leader is unreaped, its number belongs to nobody else. */
-    siginfo_t info;
-    if (child->reaped ||
-        waitid((idtype_t)P_PIDFD_NUMBER, (id_t)child->handle, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0)
-        return ESRCH;
-    return kill(-child->pid, signal) != 0 ? errno : 0;
+    /* By pidfd it is right even after the leader was reaped: it stands for this one use of the number, also as a group. */
+    return send_signal(child, signal, PIDFD_SIGNAL_PROCESS_GROUP_FLAG, -child->pid);
 }
 
 void ms_child_close(struct ms_child *child)

@@ -134,11 +134,11 @@ static void an_empty_argv_is_refused(void **state)
 
 static void arguments_that_are_too_long_fail_in_exec(void **state)
 {
-    size_t size = 8 * 1024 * 1024;
-    char *longest = malloc(size);
     (void)state;
     if (under_valgrind())
         skip();
+    size_t size = 8 * 1024 * 1024;
+    char *longest = malloc(size);
     memset(longest, 'x', size);
     longest[size - 1] = '\0';
     const char *argv[] = { "/bin/true", longest, NULL };
