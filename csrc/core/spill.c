@@ -38,6 +38,7 @@ struct ms_spill_dir {
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ms_spill_dir *registry; /* never shrinks: one entry a base */
+static bool ended;                    /* the host is exiting: nothing new is made any more */
 
 /* `prefix` and 16 random hexadecimal digits. */
 static int random_name(char name[MS_SPILL_NAME_SIZE], const char *prefix)
@@ -234,6 +235,8 @@ static int ensure_directory(struct ms_spill_dir *dir)
 {
     if (dir->fd >= 0)
         return 0;
+    if (ended)
+        return ECANCELED;
     int failed = open_directory(AT_FDCWD, dir->base, &dir->base_fd);
     if (failed == ENOENT) {
         failed = make_path(dir->base);
@@ -340,7 +343,9 @@ void ms_spill_discard(struct ms_spill *spill)
     if (spill->dir == NULL)
         return;
     ms_spill_close(spill);
+    pthread_mutex_lock(&registry_lock);
     unlinkat(spill->dir->fd, spill->name, 0);
+    pthread_mutex_unlock(&registry_lock);
     spill->dir = NULL;
 }
 
@@ -355,6 +360,7 @@ void ms_spill_end(void)
     /* At exit a thread that held the lock may be gone for good; the directories are then swept by the next host. */
     if (pthread_mutex_trylock(&registry_lock) != 0)
         return;
+    ended = true;
     for (struct ms_spill_dir *dir = registry; dir != NULL; dir = dir->next) {
         if (dir->fd < 0)
             continue;
