@@ -89,6 +89,21 @@ local function is_interrupt(err)
   return type(err) == "string" and err:find("interrupted!", 1, true) ~= nil
 end
 
+local EBADF <const> = 9 -- on Linux and macOS
+
+local placeholders = {} -- held for as long as the process lives
+
+-- A standard descriptor that the caller closed would be given to the next file that is opened, and what is printed
+-- would go there. One that only reads takes its place: writing to it fails as it should.
+local function occupy_closed_descriptors()
+  for _, file in ipairs { io.stdin, io.stdout, io.stderr } do
+    local _, _, number = file:seek("cur")
+    if number == EBADF then
+      placeholders[#placeholders + 1] = io.open("/dev/null", "r")
+    end
+  end
+end
+
 --- Do what a command line says.
 -- @tparam {string,...} words without the program's name
 -- @treturn integer exit status
@@ -96,6 +111,7 @@ function cli.main(words)
   -- Nothing here lives long or makes much garbage: outputs are the core's. A collector that never starts is a few
   -- per cent of a short command.
   collectgarbage("stop")
+  occupy_closed_descriptors()
   local ok, status = xpcall(dispatch, function(err)
     return is_interrupt(err) and err or debug.traceback(tostring(err), 2)
   end, words)

@@ -112,7 +112,7 @@ function policy.new(options)
     root, why = canonical(".")
     if not root then
       return nil, errors.new("POLICY_ERROR",
-        "the current directory, which would be the workspace, cannot be used: " .. why .. "; give workspace_root")
+        ("the current directory, which would be the workspace, cannot be used: %s; name another one"):format(why))
     end
   elseif type(root) ~= "string" then
     error(("bad option 'workspace_root' (string expected, got %s)"):format(type(root)), 2)

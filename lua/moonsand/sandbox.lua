@@ -328,7 +328,7 @@ end
 --   the run), `denial_signatures`, `runner_failure_rules`, `confine_timeout_ms?`, `asserted?` (enforcement is
 --   the operator's word), `report_optional?`
 -- @treturn[2] nil
--- @treturn[2] table error `SANDBOX_UNAVAILABLE`
+-- @treturn[2] table error `SANDBOX_UNAVAILABLE`; `START_FAILED`, where the machine had no room for a probe
 function Sandbox:confine(argv, policy, launch)
   if policy.mode == "danger-full-access" then
     error("bad argument #2 to 'confine' (danger-full-access is not confined; nothing is to be asked here)", 2)
@@ -341,7 +341,11 @@ function Sandbox:confine(argv, policy, launch)
     local to_probe = launch.quiet or (launch.verified and #self.candidates > 1)
     if wrap and to_probe and not self.verdict and not wrap.asserted then
       local outcome = self:probe(name, policy)
-      if outcome.confined then
+      if outcome.start_failure then
+        local failure = outcome.start_failure
+        return nil, errors.new("START_FAILED", "the command could not be started: " .. failure.message, failure.message,
+          failure)
+      elseif outcome.confined then
         self:confirmed(wrap, outcome)
         wrap.confine_timeout_ms = nil
       else
@@ -425,8 +429,8 @@ end
 -- @string name a runner
 -- @tparam table policy a resolved one that confines
 -- @tparam[opt] {string,...} argv what to run, instead of the launcher's own `--probe`
--- @treturn table `{ confined, gaps, landlock_abi?, detail?, argv?, status?, stdout? }`; `detail`: why it was not
---   confined
+-- @treturn table `{ confined, gaps, landlock_abi?, detail?, start_failure?, argv?, status?, stdout? }`; `detail`: why
+--   it was not confined; `start_failure`: the core's, where the machine and not the runner is to blame
 function Sandbox:probe(name, policy, argv)
   local wrap, why = wrap_with(self, name, argv or { self.facts.launcher, "--probe" }, policy, { stdin_null = true })
   if not wrap then
@@ -443,7 +447,14 @@ function Sandbox:probe(name, policy, argv)
     grace_ms = 0,
   }
   if not process then
-    return { confined = false, detail = failure.message, failure = failure, argv = wrap.argv, gaps = {} }
+    local blame = require("moonsand.classify").start_failure(failure, wrap.argv[1], true)
+    return {
+      confined = false,
+      detail = failure.message,
+      start_failure = blame ~= "runner" and failure or nil,
+      argv = wrap.argv,
+      gaps = {},
+    }
   end
   repeat
     local waited = process:wait() -- interrupted by a signal, it lets Lua's own hook have its turn

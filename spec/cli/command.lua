@@ -22,8 +22,8 @@ function command.environment(changes)
   return env
 end
 
--- Starts `moonsand WORDS...`. `options`: `cwd`, `env` (changes), `input`, `path` of another moonsand, `before`: words in
--- front of it.
+-- Starts `moonsand WORDS...`. `options`: `cwd`, `env` (changes), `input`, `path` of another moonsand, `before`: words
+-- in front of it.
 function command.start(words, options)
   options = options or {}
   local argv = table.move(options.before or {}, 1, #(options.before or {}), 1, {})

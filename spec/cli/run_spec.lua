@@ -197,6 +197,32 @@ describe("moonsand run", function()
     assert.truthy(stderr:find("^moonsand: the result could not be written: [^\n]*\n$"), stderr)
   end)
 
+  promise("never takes a descriptor that its caller closed for something else", function()
+    local core = require "moonsand.core"
+    for redirections, expected in pairs { ["<&-"] = 0, [">&-"] = 74, ["<&- >&- 2>&-"] = 74, ["2>&-"] = 0 } do
+      local script = ("'%s' '%s' run 'echo hi' %s"):format(world.interpreter, command.path, redirections)
+      local process <close> = assert(core.spawn {
+        argv = { "/bin/bash", "-c", script }, env = command.environment(), max_output_bytes = 999, timeout_ms = 20000,
+      })
+      local status, stdout, stderr = world.ended(process)
+      assert.equal(expected, status.exit_code, redirections .. stdout .. stderr)
+      assert.equal(expected == 0 and "hi\n" or "", stdout)
+    end
+  end)
+
+  promise("says so when the machine has no room for one more, which is no failure of a runner", function()
+    local core = require "moonsand.core"
+    for _, words in ipairs { "run true", "exec true" } do
+      local script = ("ulimit -n 11; '%s' '%s' %s"):format(world.interpreter, command.path, words)
+      local process <close> = assert(core.spawn {
+        argv = { "/bin/bash", "-c", script }, env = command.environment(), max_output_bytes = 999, timeout_ms = 20000,
+      })
+      local status, _, stderr = world.ended(process)
+      assert.equal(126, status.exit_code, stderr)
+      assert.truthy(stderr:find("^moonsand: the command could not be started: [^\n]*Too many open files\n$"), stderr)
+    end
+  end)
+
   describe("refuses, and runs nothing:", function()
     local function refuses(words, ...)
       local marked = { ... }

@@ -54,8 +54,7 @@ function setup.wrap(asked, policy, argv, launch)
   if policy.mode ~= "danger-full-access" then
     return asked.sandbox:confine(argv, policy, launch)
   end
-  local facts = { launcher = require("moonsand.core").launcher_path(), launch = launch }
-  return { argv = require("moonsand.runners.launcher").append({}, facts, {}, argv) }
+  return { argv = require("moonsand.executor.command").unconfined(argv, launch) }
 end
 
 return setup

@@ -11,7 +11,6 @@ local errors = require "moonsand.errors"
 local command = {}
 
 local default_bash = "/bin/bash"
-local report_fd = tostring(core.REPORT_FD)
 
 -- PATH to bash. The search costs system calls, and is the same for every command with the same PATH.
 local found_bash = {}
@@ -32,23 +31,11 @@ end
 
 --- The argv that has the launcher run another one, confining nothing.
 -- @tparam {string,...} argv
--- @tparam table launch `{ chdir?, stdin_null?, env? }`
+-- @tparam table launch what the launcher is told, see `moonsand.runners.launcher`
 -- @treturn {string,...}
 function command.unconfined(argv, launch)
-  local launcher = { core.launcher_path(), "--report-fd", report_fd }
-  if launch.chdir then
-    launcher[#launcher + 1] = "--chdir"
-    launcher[#launcher + 1] = launch.chdir
-  end
-  if launch.stdin_null then
-    launcher[#launcher + 1] = "--stdin-null"
-  end
-  for _, pair in ipairs(launch.env or {}) do
-    launcher[#launcher + 1] = "--env"
-    launcher[#launcher + 1] = pair
-  end
-  launcher[#launcher + 1] = "--"
-  return table.move(argv, 1, #argv, #launcher + 1, launcher)
+  local facts = { launcher = core.launcher_path(), launch = launch }
+  return require("moonsand.runners.launcher").append({}, facts, {}, argv)
 end
 
 --- Start a process for a resolved request.
