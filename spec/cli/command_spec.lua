@@ -64,8 +64,8 @@ describe("moonsand", function()
   end)
 
   it("runs from an installation", function()
-    if not os.execute("cmake --version >/dev/null 2>&1") or not world.exists("build/cmake_install.cmake") then
-      pending("there is no build by cmake here")
+    if not os.execute("cmake --version >/dev/null 2>&1 && test -w build && test -f build/cmake_install.cmake") then
+      pending("there is no build by cmake here that this user may install from")
       return
     end
     assert(os.execute(("cmake --install build --prefix '%s/prefix' >/dev/null 2>&1"):format(directory)))
