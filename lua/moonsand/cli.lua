@@ -94,12 +94,12 @@ local EBADF <const> = 9 -- on Linux and macOS
 local placeholders = {} -- held for as long as the process lives
 
 -- A standard descriptor that the caller closed would be given to the next file that is opened, and what is printed
--- would go there. One that only reads takes its place: writing to it fails as it should.
+-- would go there. Whoever closes one wants nothing from it: /dev/null takes its place.
 local function occupy_closed_descriptors()
   for _, file in ipairs { io.stdin, io.stdout, io.stderr } do
     local _, _, number = file:seek("cur")
     if number == EBADF then
-      placeholders[#placeholders + 1] = io.open("/dev/null", "r")
+      placeholders[#placeholders + 1] = io.open("/dev/null", "r+")
     end
   end
 end
