@@ -6,6 +6,7 @@
  *          vanish          exits with 1 and a word on stderr, and says nothing
  *          mute            says nothing at all and hangs, TERM ignored
  *          late            says CONFINED only after 300 ms; obeys the rule not to execute when that fails
+ *          orphan          ends at once, with 3, and leaves a child that holds the report until the host closes it
  *          close           closes the report, then executes ARGV in its own place (a runner that closes descriptors)
  *          nonsense        writes bytes that are no record
  *          dribble         sends its records byte by byte
@@ -106,11 +107,12 @@ static int inspect(bool report)
 
 int main(int argc, char **argv)
 {
-    bool fail = false, vanish = false, mute = false, late = false, closes = false, nonsense = false, dies = false,
-         deaf = false;
+    bool orphan = false, fail = false, vanish = false, mute = false, late = false, closes = false, nonsense = false,
+         dies = false, deaf = false;
     const char *touch = NULL;
     int at = 1;
     for (; at < argc && strcmp(argv[at], "--") != 0; at++) {
+        orphan |= strcmp(argv[at], "orphan") == 0;
         fail |= strcmp(argv[at], "fail") == 0;
         vanish |= strcmp(argv[at], "vanish") == 0;
         mute |= strcmp(argv[at], "mute") == 0;
@@ -130,6 +132,13 @@ int main(int argc, char **argv)
     if (fail) {
         say((struct ms_record){ .kind = MS_REPORT_FAILED, .stage = MS_STAGE_LANDLOCK, .error = EOPNOTSUPP });
         return 125;
+    }
+    if (orphan) {
+        if (fork() != 0)
+            return 3;
+        char byte;
+        (void)!read(MS_REPORT_FD, &byte, 1);
+        return 0;
     }
     if (vanish) {
         fprintf(stderr, "fake: no permission\n");

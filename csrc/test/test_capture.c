@@ -345,6 +345,43 @@ static void a_file_size_limit_does_not_kill_the_host(void **state)
     remove_tree(base);
 }
 
+static int little_memory(char **arguments)
+{
+    struct rlimit limit;
+    struct stream stream;
+    char path[4096];
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    HOLDS(file != NULL && fscanf(file, "%ld", &pages) == 1);
+    fclose(file);
+    HOLDS(getrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = (rlim_t)(pages * sysconf(_SC_PAGESIZE) + (8 << 20));
+    HOLDS(setrlimit(RLIMIT_AS, &limit) == 0);
+    open_stream(&stream, 512 << 20, arguments[0], 64 << 20);
+    feed(&stream, 30 << 20);
+    HOLDS(stream.capture.short_of_memory);
+    HOLDS(stream.capture.total == 30 << 20);
+    HOLDS(stream.capture.limit > 1 << 20 && stream.capture.limit < 16 << 20);
+    HOLDS(stream.capture.spill_state == MS_SPILL_COMPLETE);
+    HOLDS(ms_spill_path(&stream.capture.spill, path, sizeof path) > 0);
+    HOLDS(file_is_the_stream(path, 30 << 20));
+    HOLDS(reads_right_from(&stream.capture, (30 << 20) - 100000, 100000));
+    close_stream(&stream);
+    ms_spill_end();
+    return 0;
+}
+
+static void without_memory_the_tail_is_shorter_and_the_file_whole(void **state)
+{
+    char base[64];
+    (void)state;
+    if (SANITIZED || under_valgrind())
+        skip();
+    make_directory(base);
+    host_succeeds("little-memory", base, NULL, 10000);
+    remove_tree(base);
+}
+
 /* --- the directories of hosts ---------------------------------------------------------------------------------------- */
 
 /* Spills once, says so by making the file arguments[1], and then ends as asked: "end" or "wait" (to be killed). */
@@ -471,8 +508,8 @@ static void a_sweep_touches_nothing_that_is_not_its_own(void **state)
 }
 
 static const struct host hosts[] = {
-    { "full-disk", full_disk },           { "file-size-limit", file_size_limit }, { "spill-and-end", spill_and_end },
-    { "spill-and-keep", spill_and_keep }, { "spill-and-wait", spill_and_wait },
+    { "little-memory", little_memory }, { "full-disk", full_disk },           { "file-size-limit", file_size_limit },
+    { "spill-and-end", spill_and_end }, { "spill-and-keep", spill_and_keep }, { "spill-and-wait", spill_and_wait },
 };
 
 int main(int argc, char **argv)
@@ -489,6 +526,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_base_that_belongs_to_somebody_else_is_refused),
         cmocka_unit_test(a_missing_base_is_made_private_whatever_the_umask),
         cmocka_unit_test(a_full_disk_costs_the_file_and_not_the_tail),
+        cmocka_unit_test(without_memory_the_tail_is_shorter_and_the_file_whole),
         cmocka_unit_test(a_file_size_limit_does_not_kill_the_host),
         cmocka_unit_test(a_host_removes_its_directory_when_it_ends),
         cmocka_unit_test(the_directory_of_a_dead_host_is_swept_and_that_of_a_living_one_is_not),

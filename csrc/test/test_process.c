@@ -302,6 +302,19 @@ static void a_runner_that_ends_without_a_word_failed(void **state)
     all_is_gone();
 }
 
+static void a_runner_that_dies_wakes_who_waits_though_a_child_holds_its_report(void **state)
+{
+    (void)state;
+    int64_t before = now_ms();
+    struct ms_process *process = start_fake((struct ms_process_options){ DEFAULTS }, "orphan", "echo ran");
+    struct ms_facts facts = settle_within(process, 5000);
+    assert_true(now_ms() - before < 1000);
+    assert_true(facts.runner_failed && facts.have_runner_status);
+    assert_int_equal(facts.runner_status, 3 << 8);
+    ms_process_release(process);
+    all_is_gone();
+}
+
 static void a_runner_that_hangs_is_given_up_in_time_and_nothing_ran(void **state)
 {
     char directory[64], manner[96];
@@ -811,6 +824,41 @@ static void deadlines_fire_and_output_is_drained_while_the_caller_is_busy(void *
     all_is_gone();
 }
 
+static int64_t cpu_ms(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+/* Descriptors that are readable for ever (a closed pipe, a report that is over, an end that was seen) must not keep the
+ * supervisor or a waiting thread busy. */
+static void nothing_spins(void **state)
+{
+    (void)state;
+    for (int waiting = 0; waiting < 2; waiting++) {
+        struct ms_process *all[] = {
+            start((struct ms_process_options){ DEFAULTS }, PLAIN, "exec >&- 2>&-; sleep 0.6"),
+            start((struct ms_process_options){ DEFAULTS }, REAL, "exec >&- 2>&-; sleep 0.6"),
+            start_fake((struct ms_process_options){ DEFAULTS, .report_optional = true }, "close", "sleep 0.6"),
+            start((struct ms_process_options){ DEFAULTS }, REAL, "exit 0"),
+            start((struct ms_process_options){ DEFAULTS }, PLAIN, "exit 0"),
+        };
+        sleep_ms(100);
+        int64_t before = cpu_ms();
+        if (waiting != 0)
+            assert_int_equal(ms_process_wait(all[2], 400, false), MS_WAITED_TIMEOUT);
+        else
+            sleep_ms(400);
+        assert_true(cpu_ms() - before < (under_valgrind() ? 200 : 60));
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+            settle_within(all[i], 5000);
+            ms_process_release(all[i]);
+        }
+    }
+    all_is_gone();
+}
+
 /* --- waiting --------------------------------------------------------------------------------------------------------- */
 
 static void a_wait_ends_with_its_time(void **state)
@@ -993,7 +1041,6 @@ static void threads_may_start_commands_at_the_same_time(void **state)
 static int few_descriptors(char **arguments)
 {
     (void)arguments;
-    word = "moonsand-few-descriptors";
     struct ms_process *running[64];
     int count = 0;
     struct rlimit limit;
@@ -1052,7 +1099,6 @@ static void nothing_is_left_open(void **state)
 static int ignoring_sigchld(char **arguments)
 {
     (void)arguments;
-    word = "moonsand-ignoring";
     signal(SIGCHLD, SIG_IGN);
     EACH_LAUNCHER(way)
     {
@@ -1082,7 +1128,6 @@ static void *reap_anyone(void *unused)
 static int reaping_anyone(char **arguments)
 {
     (void)arguments;
-    word = "moonsand-reaping";
     pthread_t thread;
     HOLDS(pthread_create(&thread, NULL, reap_anyone, NULL) == 0);
     for (int i = 0; i < 20; i++) {
@@ -1119,14 +1164,12 @@ static void a_host_that_reaps_any_child_loses_no_status(void **state)
 static int with_commands(char **arguments)
 {
     const char *what = arguments[0], *mark = arguments[1];
-    word = "moonsand-with-commands";
     struct ms_process *all[3];
     EACH_WAY(way)
     {
-        all[way] =
-            start((struct ms_process_options){ DEFAULTS }, way,
-                  "trap '' TERM HUP INT; setsid bash -c 'trap \"\" TERM HUP; sleep 60; :' moonsand-with-commands & "
-                  "echo ready; sleep 60; :");
+        all[way] = start((struct ms_process_options){ DEFAULTS }, way,
+                         "trap '' TERM HUP INT; setsid bash -c 'trap \"\" TERM HUP; sleep 60; :' \"$0\" & "
+                         "echo ready; sleep 60; :");
         wait_for_text(all[way], "ready");
     }
     if (strcmp(what, "fork") == 0 && fork() == 0) { /* a child that lives on, with whatever it inherited */
@@ -1154,7 +1197,7 @@ static void wait_for_file(const char *path)
 static bool no_command_lives(int milliseconds)
 {
     for (int64_t until = now_ms() + milliseconds; now_ms() < until; sleep_ms(5))
-        if (count_with("moonsand-with-commands") <= 1)
+        if (count_with(word) <= 1)
             return true;
     return false;
 }
@@ -1166,11 +1209,11 @@ static void nothing_survives_a_killed_host(void **state)
     snprintf(mark, sizeof mark, "%s/mark", make_directory(directory));
     pid_t host = start_host("with-commands", "wait", mark);
     wait_for_file(mark);
-    assert_true(count_with("moonsand-with-commands") >= 6);
+    assert_true(count_with(word) >= 6);
     kill(host, SIGKILL);
     waitpid(host, NULL, 0);
     assert_true(no_command_lives(1000));
-    signal_with("moonsand-with-commands", SIGKILL);
+    signal_with(word, SIGKILL);
     remove_tree(directory);
 }
 
@@ -1183,7 +1226,7 @@ static void nothing_survives_a_host_that_exits_and_the_exit_does_not_hang(void *
     host_succeeds("with-commands", "exit", mark, 10000);
     assert_true(now_ms() - before < 5000);
     assert_true(no_command_lives(1000));
-    signal_with("moonsand-with-commands", SIGKILL);
+    signal_with(word, SIGKILL);
     remove_tree(directory);
 }
 
@@ -1197,14 +1240,13 @@ static void a_forked_child_that_lives_on_keeps_no_command_alive(void **state)
     kill(host, SIGKILL);
     waitpid(host, NULL, 0);
     assert_true(no_command_lives(1000));
-    signal_with("moonsand-with-commands", SIGKILL);
+    signal_with(word, SIGKILL);
     remove_tree(directory);
 }
 
 static int forking(char **arguments)
 {
     (void)arguments;
-    word = "moonsand-forking";
     struct ms_process *process = start((struct ms_process_options){ DEFAULTS }, REAL, "sleep 0.5; echo fine; exit 4");
     pid_t pid = fork();
     if (pid == 0) {
@@ -1259,7 +1301,6 @@ static void *fork_often(void *stop)
 static int forking_meanwhile(char **arguments)
 {
     (void)arguments;
-    word = "moonsand-forking-meanwhile";
     bool stop = false;
     pthread_t thread;
     HOLDS(pthread_create(&thread, NULL, fork_often, &stop) == 0);
@@ -1283,7 +1324,6 @@ static void another_thread_may_fork_at_any_time(void **state)
 
 static int exiting_with_spill(char **arguments)
 {
-    word = "moonsand-exiting-with-spill";
     struct ms_process_options options = { DEFAULTS, .spill_base = arguments[0] };
     struct ms_process *process = start(options, FAKE, "head -c 100000 /dev/zero; sleep 60");
     char path[4096];
@@ -1301,7 +1341,7 @@ static void spill_files_go_with_their_host(void **state)
     make_directory(base);
     host_succeeds("exiting-with-spill", base, NULL, 10000);
     assert_int_equal(count_entries(base), 0);
-    assert_true(none_with_within("moonsand-exiting-with-spill", 1000));
+    assert_true(none_with_within(word, 1000));
     remove_tree(base);
 }
 
@@ -1347,10 +1387,11 @@ static const struct host hosts[] = {
 
 int main(int argc, char **argv)
 {
-    run_host_if_asked(argc, argv, hosts, sizeof hosts / sizeof hosts[0]);
     char own_word[64];
     snprintf(own_word, sizeof own_word, "moonsand-test-%d", (int)getpid());
-    word = own_word;
+    setenv("MOONSAND_TEST_WORD", own_word, 0); /* a host has that of its test */
+    word = getenv("MOONSAND_TEST_WORD");
+    run_host_if_asked(argc, argv, hosts, sizeof hosts / sizeof hosts[0]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(output_and_exit_code_arrive),
         cmocka_unit_test(every_exit_code_stays_the_commands),
@@ -1361,6 +1402,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_command_that_cannot_be_started_is_no_runner_failure),
         cmocka_unit_test(a_runner_that_says_failed_failed_with_its_reason),
         cmocka_unit_test(a_runner_that_ends_without_a_word_failed),
+        cmocka_unit_test(a_runner_that_dies_wakes_who_waits_though_a_child_holds_its_report),
         cmocka_unit_test(a_runner_that_hangs_is_given_up_in_time_and_nothing_ran),
         cmocka_unit_test(a_runner_in_time_is_not_given_up),
         cmocka_unit_test(nonsense_on_the_report_is_a_runner_failure),
@@ -1385,6 +1427,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_forgotten_command_is_killed_and_reaped),
         cmocka_unit_test(termination_may_race_with_the_end),
         cmocka_unit_test(deadlines_fire_and_output_is_drained_while_the_caller_is_busy),
+        cmocka_unit_test(nothing_spins),
         cmocka_unit_test(a_wait_ends_with_its_time),
         cmocka_unit_test(a_wait_gives_way_to_a_signal),
         cmocka_unit_test(a_wait_for_output_sees_it_as_it_comes),
