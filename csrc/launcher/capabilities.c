@@ -1,4 +1,4 @@
-/* What it takes to be without capabilities for good: the ambient set and the three others emptied, and no_new_privs, set
+/* What it takes to be without capabilities for good: the three sets emptied, the ambient one with them, and no_new_privs, set
  * elsewhere, under which an exec adds nothing to the permitted set, whatever the file or the user id. The bounding set is
  * then idle; dropping it takes a system call for each of forty capabilities. */
 #include "capabilities.h"
@@ -6,14 +6,6 @@
 
 #include <sys/prctl.h>
 #include <unistd.h>
-
-#ifndef PR_CAP_AMBIENT
-#define PR_CAP_AMBIENT 47
-#define PR_CAP_AMBIENT_CLEAR_ALL 4
-#endif
-
-/* SECBIT_NOROOT and its lock */
-#define NO_ROOT_FOR_EVER 3UL
 
 static bool get(struct capability_sets sets[2])
 {
@@ -36,9 +28,6 @@ bool capabilities_drop(struct failure *failure)
         return fail(failure, MS_STAGE_CAPABILITIES, NULL);
     if (empty(sets))
         return true;
-    /* Belt and braces, where it may be done at all: uid 0 means nothing to an exec from here on. */
-    prctl(PR_SET_SECUREBITS, NO_ROOT_FOR_EVER, 0, 0, 0);
-    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     struct capability_header header = { .version = CAPABILITY_VERSION };
     struct capability_sets none[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
     if (syscall(SYS_capset, &header, none) != 0)

@@ -1,7 +1,6 @@
 /* Pure: two lists and an array in, an array out. */
 #include "environment.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static size_t name_length(const char *variable)
@@ -22,20 +21,24 @@ static bool replaced(const struct options *options, const char *variable, size_t
     return false;
 }
 
-char **environment_for_command(const struct options *options, char **environment)
+size_t environment_room(const struct options *options, char **environment)
 {
     size_t count = 0;
+
     while (environment[count] != NULL)
         count++;
-    char **result = calloc(count + options->set.count + 1, sizeof *result);
-    if (result == NULL)
-        return NULL;
+    return count + options->set.count + 1;
+}
+
+void environment_for_command(const struct options *options, char **environment, char **result)
+{
     size_t n = 0;
-    for (size_t i = 0; i < count; i++)
+
+    for (size_t i = 0; environment[i] != NULL; i++)
         if (!replaced(options, environment[i], 0))
             result[n++] = environment[i];
     for (size_t i = 0; i < options->set.count; i++)
         if (!replaced(options, options->set.items[i], i + 1))
             result[n++] = (char *)options->set.items[i];
-    return result;
+    result[n] = NULL;
 }

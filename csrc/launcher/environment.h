@@ -4,7 +4,10 @@
 
 #include "options.h"
 
-/* A new array for execve, or NULL when there is no memory. Nothing of it is read by the launcher itself. */
-char **environment_for_command(const struct options *options, char **environment);
+/* How many pointers `environment_for_command` writes at the most. */
+size_t environment_room(const struct options *options, char **environment);
+
+/* Fills `result` for execve. Nothing of the environment is read by the launcher itself. */
+void environment_for_command(const struct options *options, char **environment, char **result);
 
 #endif

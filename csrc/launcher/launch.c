@@ -18,6 +18,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -325,6 +326,9 @@ static int run(struct launch *launch)
     if (launch->command == 0)
         return refuse(launch, &failure);
     attend(launch);
+    /* The host has been woken, as likely as not on this processor: it goes first, and the taking down of this process
+     * after it. */
+    sched_yield();
     return WIFSIGNALED(launch->status) ? 128 + WTERMSIG(launch->status) : WEXITSTATUS(launch->status);
 }
 
@@ -335,7 +339,8 @@ int main(int argc, char **argv)
                              .terminal = -1,
                              .reporter = { .fd = -1 },
                              .confinement = { .listener = -1 } };
-    if (!options_parse(&launch.options, argc, argv))
+    const char *lists[options_room(argc, argv)];
+    if (!options_parse(&launch.options, lists, argc, argv))
         return EXIT_CONFINEMENT;
     if (launch.options.probe)
         return confinement_probe();
@@ -345,11 +350,8 @@ int main(int argc, char **argv)
         return EXIT_CONFINEMENT;
     }
     block_signals();
-    launch.environment = environment_for_command(&launch.options, environ);
-    if (launch.environment == NULL)
-        return refuse(&launch, &(struct failure){ .stage = MS_STAGE_MEMORY, .error = ENOMEM });
-    int status = run(&launch);
-    free(launch.environment);
-    options_free(&launch.options);
-    return status;
+    char *environment[environment_room(&launch.options, environ)];
+    environment_for_command(&launch.options, environ, environment);
+    launch.environment = environment;
+    return run(&launch);
 }

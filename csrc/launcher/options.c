@@ -46,7 +46,7 @@ static const struct {
     [OPTION_UNSET] = { "--unset", "NAME", "absent from the command's environment" },
 };
 
-enum { OPTION_COUNT = sizeof table / sizeof table[0] };
+enum { OPTION_COUNT = sizeof table / sizeof table[0], LIST_COUNT = 5 };
 
 static void usage(FILE *to)
 {
@@ -64,13 +64,8 @@ static bool refuse(const char *what, const char *why)
     return false;
 }
 
-static bool append(struct list *list, const char *item, int most)
+static bool append(struct list *list, const char *item)
 {
-    if (list->items == NULL) {
-        list->items = calloc((size_t)most, sizeof *list->items);
-        if (list->items == NULL)
-            return refuse("arguments", "out of memory");
-    }
     list->items[list->count++] = item;
     return true;
 }
@@ -98,14 +93,14 @@ static bool parse_expectation(const char *text, unsigned *expectations)
     return true;
 }
 
-static bool parse_absolute(struct list *list, const char *path, int most)
+static bool parse_absolute(struct list *list, const char *path)
 {
     if (path[0] != '/')
         return refuse(path[0] ? path : "(empty)", "must be an absolute path");
-    return append(list, path, most);
+    return append(list, path);
 }
 
-static bool apply(struct options *options, enum option option, const char *value, int most)
+static bool apply(struct options *options, enum option option, const char *value)
 {
     switch (option) {
     case OPTION_PROBE:
@@ -132,28 +127,48 @@ static bool apply(struct options *options, enum option option, const char *value
         options->background = true;
         return true;
     case OPTION_RO:
-        return parse_absolute(&options->read_only, value, most);
+        return parse_absolute(&options->read_only, value);
     case OPTION_RW:
-        return parse_absolute(&options->read_write, value, most);
+        return parse_absolute(&options->read_write, value);
     case OPTION_EXPECT:
         return parse_expectation(value, &options->expectations);
     case OPTION_WRITABLE:
-        return parse_absolute(&options->writable, value, most);
+        return parse_absolute(&options->writable, value);
     case OPTION_ENV:
         if (strchr(value, '=') == NULL || value[0] == '=')
             return refuse("--env", "wants NAME=VALUE");
-        return append(&options->set, value, most);
+        return append(&options->set, value);
     case OPTION_UNSET:
         if (strchr(value, '=') != NULL || value[0] == '\0')
             return refuse("--unset", "wants a NAME");
-        return append(&options->unset, value, most);
+        return append(&options->unset, value);
     }
     return false;
 }
 
-bool options_parse(struct options *options, int argc, char **argv)
+static size_t own_words(int argc, char **argv)
 {
+    size_t words = 0;
+
+    while (words < (size_t)argc && strcmp(argv[words], "--") != 0)
+        words++;
+    return words;
+}
+
+size_t options_room(int argc, char **argv)
+{
+    return LIST_COUNT * own_words(argc, argv) + 1;
+}
+
+bool options_parse(struct options *options, const char **room, int argc, char **argv)
+{
+    size_t most = own_words(argc, argv);
+
     *options = (struct options){ .report_fd = -1 };
+    struct list *lists[LIST_COUNT] = { &options->read_only, &options->read_write, &options->writable, &options->set,
+                                       &options->unset };
+    for (size_t list = 0; list < LIST_COUNT; list++)
+        lists[list]->items = room + list * most;
     int i = 1;
     for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
         int found = 0;
@@ -167,7 +182,7 @@ bool options_parse(struct options *options, int argc, char **argv)
                 return refuse(argv[i], "wants a value");
             value = argv[++i];
         }
-        if (!apply(options, (enum option)found, value, argc))
+        if (!apply(options, (enum option)found, value))
             return false;
     }
     if (options->probe)
@@ -178,14 +193,6 @@ bool options_parse(struct options *options, int argc, char **argv)
     if (strchr(options->argv[0], '/') == NULL)
         return refuse(options->argv[0], "the program must be a path: nothing is searched for");
     return true;
-}
-
-void options_free(struct options *options)
-{
-    struct list *lists[] = { &options->read_only, &options->read_write, &options->writable, &options->set,
-                             &options->unset };
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        free(lists[i]->items);
 }
 
 bool options_confine(const struct options *options)

@@ -34,11 +34,12 @@ struct options {
     char **argv;            /* the command, ends with NULL; NULL with --probe */
 };
 
-/* Fills `options` from the command line; on anything wrong says so on stderr and returns false. */
-bool options_parse(struct options *options, int argc, char **argv);
+/* How many pointers the lists may take together. Nothing is allocated: a launcher lives for one command, and the first
+ * allocation costs more than all of this. */
+size_t options_room(int argc, char **argv);
 
-/* Frees the lists. */
-void options_free(struct options *options);
+/* Fills `options` from the command line, its lists in `room`; on anything wrong says so on stderr and returns false. */
+bool options_parse(struct options *options, const char **room, int argc, char **argv);
 
 /* The launcher confines: as the Landlock runner, or inside a runner whose work it verifies. */
 bool options_confine(const struct options *options);
