@@ -4,7 +4,8 @@
  *   witness snapshot BASE NAME...        one line for each thing that is looked at: key, tab, state
  *   witness victim BASE                  a process with a page, a file, a fifo, a queue, a segment, a socket and a terminal;
  *                                        prints facts about them as NAME=VALUE lines, then stays until its stdin ends
- *   witness setid DIR NAME               installed set-user-id: writes NAME into DIR/other
+ *   witness settle PATH...               sets times of access ahead, so that looking does not move them
+ *   setid|capable DIR NAME               a copy of it with more rights than its caller: writes NAME into DIR/other
  *
  * A canary's state is its type, mode, owner, links, size, times to the nanosecond, content (as a hash), where a link leads,
  * extended attributes with their values, inode flags, and the write hint. Run by the driver, outside of every sandbox. */
@@ -19,6 +20,7 @@
 #include <pty.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,11 +40,10 @@
 #include <sys/utsname.h>
 #include <sys/xattr.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-#include <stdarg.h>
 
 static const char *text(const char *format, ...) {
     static char texts[16][8192];
@@ -80,6 +81,11 @@ static void plant_socket(const char *name) {
     close(fd);
 }
 
+static void settle(const char *path) {
+    const struct timespec ahead[2] = {{.tv_sec = time(NULL) + 3600}, {.tv_nsec = UTIME_OMIT}};
+    utimensat(AT_FDCWD, path, ahead, AT_SYMLINK_NOFOLLOW);
+}
+
 static void plant(const char *directory, uid_t user) {
     static const struct timespec old[2] = {{.tv_sec = 1500000000}, {.tv_sec = 1600000000}};
     must(mkdir(directory, 0755) == 0 && chdir(directory) == 0, directory);
@@ -104,6 +110,10 @@ static void plant(const char *directory, uid_t user) {
         must(lchown(all[i], user, user) == 0, all[i]);
     if (user == 0)
         must(chown("other", 1, 1) == 0 || geteuid() != 0, "other");
+    /* Times of access lie ahead, so that reading and looking does not move them (relatime, mount(8)); but for one. */
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        settle(all[i]);
+    settle("other");
     must(utimensat(AT_FDCWD, "old", old, 0) == 0, "old");
 }
 
@@ -118,7 +128,9 @@ static void plant_shadow(const char *workspace, uid_t user) {
         strncat(path, "/", sizeof path - strlen(path) - 1);
         strncat(path, part, sizeof path - strlen(path) - 1);
         must(mkdir(path, 0755) == 0 && lchown(path, user, user) == 0, path);
+        settle(path);
     }
+    settle("shadow");
     strncat(path, "/file", sizeof path - strlen(path) - 1);
     plant_file(path, 7, 0644);
     must(lchown(path, user, user) == 0, path);
@@ -324,6 +336,14 @@ static void look_at_log(void) {
     printf("klog:marks\t%d\n", marks);
 }
 
+/* The name in `adversary run FACTS NAME`, when it is the only one. */
+static const char *only_attack(const char *line, ssize_t size) {
+    const char *at = line;
+    for (int i = 0; i < 3; i++)
+        at += strlen(at) + 1;
+    return at < line + size && at + strlen(at) + 1 == line + size ? at : "";
+}
+
 static void look_at_processes(void) {
     struct dirent **entries;
     int count = scandir("/proc", &entries, not_dots, alphasort);
@@ -339,7 +359,7 @@ static void look_at_processes(void) {
             if (strcmp(first, "moonsand-linger") == 0)
                 printf("alive:%s\t%s\n", line + strlen(line) + 1 + strlen("linger") + 1, entries[i]->d_name);
             else if (strcmp(first, "adversary") == 0)
-                printf("alive:\t%s\n", entries[i]->d_name);
+                printf("alive:%s\t%s\n", only_attack(line, n), entries[i]->d_name);
         }
         free(entries[i]);
     }
@@ -375,11 +395,7 @@ static void look_at_victim(const char *base) {
     bytes[256] = '\0';
     print_escaped(bytes);
     printf("\nvictim:signals\t%u\ntty:output\t%u\n", signals, shown);
-    for (int i = 0; i < RLIM_NLIMITS; i++) {
-        struct rlimit limit = {0, 0};
-        prlimit(pid, (__rlimit_resource_t)i, NULL, &limit);
-        printf("victim:limits/%d\t%llu %llu\n", i, (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
-    }
+    look_at_content("victim:limits", text("/proc/%d/limits", pid));
     cpu_set_t processors;
     CPU_ZERO(&processors);
     sched_getaffinity(pid, sizeof processors, &processors);
@@ -394,13 +410,6 @@ static void look_at_victim(const char *base) {
     close(fd);
     printf("victim:fifo\t%d bytes ", waiting);
     print_state(text("%s/victim/fifo", base), true);
-    waiting = 0;
-    for (int i = 4; i < 64; i++) { /* the socket's, whichever descriptor it is */
-        char target[64];
-        ssize_t n = readlink(text("/proc/%d/fd/%d", pid, i), target, sizeof target - 1);
-        if (n > 0)
-            target[n] = '\0';
-    }
     memcpy(&waiting, bytes + 2056, sizeof waiting);
     printf("victim:socket\t%d datagrams\n", waiting);
     if (terminal[0] == '\0')
@@ -418,10 +427,29 @@ static void look_at_victim(const char *base) {
     print_state(terminal, false);
 }
 
+/* Not the last to attach, and when: the witness attaches too. */
+static void look_at_segments(void) {
+    char *rest = strdup(content_of("/proc/sysvipc/shm")), *line;
+    for (char *at = rest; at != NULL && (line = strsep(&at, "\n")) != NULL;) {
+        int key, id;
+        unsigned mode;
+        unsigned long size;
+        if (sscanf(line, "%d %d %o %lu", &key, &id, &mode, &size) == 4)
+            printf("sysv:shm/%d\t%d %o %lu\n", id, key, mode, size);
+    }
+    free(rest);
+}
+
 static int snapshot(const char *base, int count, char **names) {
     for (int i = 0; i < count; i++)
         look_at_tree(text("own/%s", names[i]), text("%s/own/%s", base, names[i]));
-    static const char *const trees[] = {"nest", "home", "late", "held", "input"};
+    static const char *const nests[] = {"nest", "nest/room"}; /* what is in the workspace there is nobody's business */
+    for (size_t i = 0; i < sizeof nests / sizeof nests[0]; i++) {
+        printf("nest:%s\t", nests[i]);
+        print_state(text("%s/%s", base, nests[i]), true);
+        print_names("nest:", text("%s/%s", base, nests[i]), "");
+    }
+    static const char *const trees[] = {"home", "late", "held", "input"};
     for (size_t i = 0; i < sizeof trees / sizeof trees[0]; i++)
         look_at_tree(text("%s:", trees[i]), text("%s/%s", base, trees[i]));
     for (size_t i = 0; i < sizeof knobs / sizeof knobs[0]; i++)
@@ -445,7 +473,7 @@ static int snapshot(const char *base, int count, char **names) {
     printf("uts:name\t%s %s\n", name.nodename, name.domainname);
     print_names("mq:", "/dev/mqueue", "");
     look_at_content("mq:content", "/dev/mqueue/moonsand-victim");
-    look_at_content("sysv:shm", "/proc/sysvipc/shm");
+    look_at_segments();
     look_at_content("sysv:sem", "/proc/sysvipc/sem");
     look_at_content("sysv:msg", "/proc/sysvipc/msg");
     int segment = shmget(0x76696374, 0, 0);
@@ -457,7 +485,7 @@ static int snapshot(const char *base, int count, char **names) {
         shmdt(shared);
     }
     int keys = 0;
-    for (const char *at = content_of("/proc/keys"); (at = strstr(at, "moonsand-mark")) != NULL; at++)
+    for (const char *at = content_of("/proc/keys"); (at = strstr(at, strrchr(base, '/') + 1)) != NULL; at++)
         keys++;
     printf("keys:marks\t%d\n", keys);
     look_at_cgroups(base);
@@ -469,7 +497,11 @@ static int snapshot(const char *base, int count, char **names) {
         print_state(text("%s/loop", base), false);
     }
     printf("mounts:\t");
-    print_escaped(content_of("/proc/self/mounts"));
+    char *rest = strdup(content_of("/proc/self/mounts"));
+    for (char *at = rest, *line; at != NULL && (line = strsep(&at, "\n")) != NULL;)
+        if (strstr(line, "/late ") == NULL) /* that one is the driver's (mount-late) */
+            print_escaped(line);
+    free(rest);
     putchar('\n');
     return fflush(stdout) == 0 ? 0 : 1;
 }
@@ -545,9 +577,6 @@ static int victim(const char *base) {
 /* --- the programs that run with more than their caller has ------------------------------------------------------------- */
 
 static int set_id(const char *directory, const char *name) {
-    if (setuid(0) != 0 && geteuid() != 0 && access(text("%s/other", directory), W_OK) != 0) {
-        /* the one with capabilities has CAP_DAC_OVERRIDE, and no other uid */
-    }
     int fd = open(text("%s/other", directory), O_WRONLY | O_CLOEXEC);
     return fd >= 0 && write(fd, name, strlen(name)) > 0 ? 0 : 1;
 }
@@ -561,6 +590,11 @@ int main(int argc, char **argv) {
             if (workspace != NULL && strcmp(argv[i], "userns-detached-shadow") == 0)
                 plant_shadow(workspace, (uid_t)atoi(argv[3]));
         }
+        return 0;
+    }
+    if (argc >= 3 && strcmp(argv[1], "settle") == 0) {
+        for (int i = 2; i < argc; i++)
+            settle(argv[i]);
         return 0;
     }
     if (argc >= 3 && strcmp(argv[1], "snapshot") == 0)

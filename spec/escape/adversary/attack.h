@@ -40,7 +40,7 @@ enum {
     ROOT = 1 << 1,         /* an ordinary user could not do it unconfined either */
     ORDINARY = 1 << 2,     /* is about a user other than root */
     LAUNCHED = 1 << 3,     /* is about the launcher: the proof runs under one that confines nothing */
-    DANGEROUS = 1 << 4,    /* unconfined it would hurt more than its canary: proven with a harmless stand-in, see README */
+    UNPROVEN = 1 << 4,     /* its mark cannot be shown unconfined: there is nothing to leave, or it needs what only the sandbox has */
     BEYOND = 1 << 5,       /* not a file effect: the modes do not promise to stop it, the table says whether it is */
 };
 

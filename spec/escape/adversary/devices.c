@@ -39,7 +39,7 @@ static int access_list(const struct facts *facts) {
         255, 255, 255, 255, 0x10, 0, 6, 0, 255, 255, 255, 255, 0x20, 0, 4, 0, 255, 255, 255, 255,
     };
     (void)facts;
-    return done_or_absent(setxattr("/dev/full", "system.posix_acl_access", list, sizeof list, 0), "access control lists");
+    return done_or_absent(setxattr("/dev/zero", "system.posix_acl_access", list, sizeof list, 0), "access control lists");
 }
 
 static int terminal_made(const struct facts *facts) {
@@ -60,7 +60,7 @@ static const struct attack list[] = {
     {"device-times", "device:/dev/random", "utimensat of /dev/random", do_times, NULL, ROOT},
     {"device-futimens", "device:/dev/urandom", "futimens of /dev/urandom", do_times_by_descriptor, NULL, ROOT},
     {"device-zero-times", "device:/dev/zero", "utimensat of /dev/zero", do_times_by_writing, NULL, ROOT},
-    {"device-acl", "device:/dev/full", "an access control list for /dev/full", access_list, NULL, ROOT},
+    {"device-acl", "device:/dev/zero", "an access control list for /dev/zero", access_list, NULL, ROOT},
     {"device-attribute", "device:/dev/zero", "an extended attribute of /dev/zero", do_attribute, NULL, ROOT},
     {"device-removed", "device:/dev/full", "/dev/full removed", do_removed, NULL, ROOT},
     {"device-moved", "device:/dev/full", "/dev/full moved", do_moved, NULL, ROOT},

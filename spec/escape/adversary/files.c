@@ -165,7 +165,9 @@ static int through_own_memory(const struct facts *facts) {
     int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
     if (map == MAP_FAILED || memory < 0)
         return REFUSED;
-    return done_unless_negative(pwrite(memory, facts->name, strlen(facts->name), (off_t)(uintptr_t)map));
+    if (pwrite(memory, facts->name, strlen(facts->name), (off_t)(uintptr_t)map) < 0)
+        return errno == EIO ? absent("this kernel's /proc/PID/mem never writes to shared pages") : REFUSED;
+    return DONE;
 }
 
 static int positioned(const struct facts *facts) {

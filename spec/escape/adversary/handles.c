@@ -103,7 +103,7 @@ static const struct attack list[] = {
     {"handle-file", "own", "open_by_handle_at(2)", by_handle, NULL, ROOT},
     {"handle-directory", "own", "a directory by its handle, then a file below", by_handle_of_directory, NULL, ROOT},
     {"handle-workspace", "own", "the handle opened through the workspace's mount", by_handle_from_workspace, NULL, ROOT},
-    {"handle-userns", "own", "the same with the capabilities of a user namespace", by_handle_privileged, NULL, ROOT},
+    {"handle-userns", "own", "the same with the capabilities of a user namespace", by_handle_privileged, NULL, UNPROVEN},
     {"handle-guessed", "own", "the handle of the disk's root directory, guessed", guessed_root, NULL, ROOT},
     {"handle-process", "victim:signals", "a process outside by its handle", process_by_handle, NULL, 0},
 };

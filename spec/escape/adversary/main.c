@@ -225,7 +225,7 @@ static void run_one(struct facts *facts, const struct attack *attack) {
 }
 
 static void print_table(void) {
-    static const char *const words[] = {"alone", "root", "ordinary", "launched", "dangerous", "beyond"};
+    static const char *const words[] = {"alone", "root", "ordinary", "launched", "unproven", "beyond"};
     for (size_t f = 0; f < FAMILIES; f++)
         for (size_t i = 0; i < families[f]->count; i++) {
             const struct attack *attack = &families[f]->attacks[i];

@@ -356,15 +356,15 @@ static const struct attack list[] = {
     {"setns-first", "own", "the mount namespace of pid 1", join_first, NULL, ROOT},
     {"setns-pidfd", "own", "the namespaces of a process outside, by pidfd", join_by_pidfd, NULL, ROOT},
     {"setns-pidfd-ioctl", "own", "PIDFD_GET_MNT_NAMESPACE", join_by_pidfd_ioctl, NULL, ROOT},
-    {"setns-neighbour", "own", "NS_MNT_GET_PREV: the next mount namespace of the machine", join_neighbour, NULL, ROOT},
-    {"setns-parent-user", "own", "NS_GET_PARENT: the user namespace around", parent_user_namespace, NULL, DANGEROUS},
+    {"setns-neighbour", "own", "NS_MNT_GET_PREV: the next mount namespace of the machine", join_neighbour, NULL, ROOT | UNPROVEN},
+    {"setns-parent-user", "own", "NS_GET_PARENT: the user namespace around", parent_user_namespace, NULL, UNPROVEN},
     {"cgroup-delegated", "cgroup:", "a group in the cgroup that belongs to the user", delegated_directly, NULL, 0},
     {"cgroup-delegated-mount", "cgroup:", "the same through a mount of its own", delegated_mounted, NULL, 0},
     {"cgroup-delegated-detached", "cgroup:", "the same through a mount that is nowhere", delegated_detached, NULL, 0},
     {"cgroup-v1-mount", "cgroup:", "a cgroup hierarchy mounted by a root without capabilities", cgroup_v1_mounted, NULL, ROOT},
     {"userns-fresh-proc", "knob:", "/proc/sys through a new /proc", fresh_proc, NULL, ROOT},
     {"userns-fresh-sys", "knob:", "/sys through a new /sys", fresh_sys, NULL, ROOT},
-    {"mount-late", "late:", "a file system that is mounted outside while the command runs", late_mount, NULL, ALONE},
+    {"mount-late", "late:/mark", "a file system that is mounted outside while the command runs", late_mount, NULL, ALONE},
 };
 
 FAMILY(namespaces_family, "namespaces", list);

@@ -1,4 +1,4 @@
-/* Outliving the command: a process that is still there when the command is over. Each runs in a sandbox of its own. */
+/* Outliving the command: a process that is still there when the command is over. */
 #include "attack.h"
 
 #include <errno.h>
@@ -231,32 +231,32 @@ static int file_exhaustion(const struct facts *facts) {
 #define LINGER "exec -a moonsand-linger \"$ADVERSARY\" linger \"$NAME\" >/dev/null 2>&1 </dev/null"
 
 static const struct attack list[] = {
-    {"outlive-background", "alive:", "a child", background, NULL, ALONE},
-    {"outlive-setsid", "alive:", "a child in a session of its own", session, NULL, ALONE},
-    {"outlive-double-fork", "alive:", "a daemon", double_fork, NULL, ALONE},
-    {"outlive-deaf", "alive:", "a process that ignores every signal", deaf, NULL, ALONE},
-    {"outlive-stopped", "alive:", "a stopped process", stopped, NULL, ALONE},
-    {"outlive-traced", "alive:", "a process that another one traces", traced, NULL, ALONE},
-    {"outlive-traceme", "alive:", "a process whose tracer is the launcher", traced_by_launcher, NULL, ALONE},
-    {"outlive-subreaper", "alive:", "a process that another one adopts", adopter, NULL, ALONE},
-    {"outlive-sibling", "alive:", "CLONE_PARENT", sibling, NULL, ALONE},
-    {"outlive-launcher-child", "alive:", "CLONE_PARENT without a signal at its end", sibling_of_command, NULL, ALONE},
-    {"outlive-pid-namespace", "alive:", "the first process of a pid namespace", nested_namespace, NULL, ALONE},
-    {"outlive-vfork", "alive:", "a parent that waits in vfork(2)", vforked, NULL, ALONE},
+    {"outlive-background", "alive:", "a child", background, NULL, 0},
+    {"outlive-setsid", "alive:", "a child in a session of its own", session, NULL, 0},
+    {"outlive-double-fork", "alive:", "a daemon", double_fork, NULL, 0},
+    {"outlive-deaf", "alive:", "a process that ignores every signal", deaf, NULL, 0},
+    {"outlive-stopped", "alive:", "a stopped process", stopped, NULL, 0},
+    {"outlive-traced", "alive:", "a process that another one traces", traced, NULL, 0},
+    {"outlive-traceme", "alive:", "a process whose tracer is the launcher", traced_by_launcher, NULL, 0},
+    {"outlive-subreaper", "alive:", "a process that another one adopts", adopter, NULL, 0},
+    {"outlive-sibling", "alive:", "CLONE_PARENT", sibling, NULL, 0},
+    {"outlive-launcher-child", "alive:", "CLONE_PARENT without a signal at its end", sibling_of_command, NULL, 0},
+    {"outlive-pid-namespace", "alive:", "the first process of a pid namespace", nested_namespace, NULL, 0},
+    {"outlive-vfork", "alive:", "a parent that waits in vfork(2)", vforked, NULL, 0},
     {"outlive-hoppers", "alive:", "processes that fork and end without pause", hoppers, NULL, ALONE},
     {"outlive-crowd", "alive:", "600 processes at once", crowd, NULL, ALONE},
-    {"outlive-thread", "alive:", "a thread whose leader has ended", threads, NULL, ALONE},
-    {"outlive-timer", "alive:", "a process that acts later", timer, NULL, ALONE},
-    {"outlive-nohup", "alive:", "nohup and disown", NULL, "nohup bash -c '" LINGER "' >/dev/null 2>&1 & sleep 0.05", ALONE},
+    {"outlive-thread", "alive:", "a thread whose leader has ended", threads, NULL, 0},
+    {"outlive-timer", "alive:", "a process that acts later", timer, NULL, 0},
+    {"outlive-nohup", "alive:", "nohup and disown", NULL, "nohup bash -c '" LINGER "' >/dev/null 2>&1 & sleep 0.05", 0},
     {"outlive-coproc", "alive:", "setsid(1), twice", NULL,
-     "setsid setsid bash -c '" LINGER "' & sleep 0.05", ALONE},
+     "setsid setsid bash -c '" LINGER "' & sleep 0.05", 0},
     {"outlive-at", "alive:", "at(1)", NULL,
-     "command -v at >/dev/null || { echo at is not installed; exit 77; }; echo \"moonsand-linger\" | at now", ALONE | DANGEROUS},
+     "command -v at >/dev/null || { echo at is not installed; exit 77; }; echo \"moonsand-linger\" | at now", ALONE | UNPROVEN},
     {"outlive-crontab", "alive:", "crontab(1)", NULL,
-     "command -v crontab >/dev/null || { echo crontab is not installed; exit 77; }; exit 1", ALONE | DANGEROUS},
+     "command -v crontab >/dev/null || { echo crontab is not installed; exit 77; }; exit 1", ALONE | UNPROVEN},
     {"outlive-systemd-run", "alive:", "systemd-run(1)", NULL,
      "[ -d /run/systemd/system ] || { echo systemd does not run here; exit 77; }; systemd-run --user --unit=moonsand-mark sleep 20",
-     ALONE | DANGEROUS},
+     ALONE | UNPROVEN},
     {"outlive-exhaustion", "alive:", "no descriptors for anybody", file_exhaustion, NULL, ALONE},
 };
 

@@ -225,7 +225,7 @@ static const struct attack list[] = {
     {"path-rename-in", "own", "moves a file of the workspace over it", rename_from_workspace, NULL, 0},
     {"path-exchange", "own", "exchanges it with a file of the workspace", exchange, NULL, 0},
     {"path-whiteout", "own", "moves it and leaves a whiteout", whiteout, NULL, 0},
-    {"path-move-parent", "nest:", "moves the directory that the workspace lies in", move_the_workspace, NULL, 0},
+    {"path-move-parent", "nest:", "moves the directory that the workspace lies in", move_the_workspace, NULL, ALONE},
     {"path-self-root", "own", "/proc/self/root", self_root, NULL, 0},
     {"path-thread-root", "own", "/proc/thread-self/root", thread_root, NULL, 0},
     {"path-first-root", "own", "/proc/1/root", first_root, NULL, ROOT},
@@ -251,7 +251,7 @@ static const struct attack list[] = {
     {"path-everywhere", "place:", "an empty file in every place that comes to mind", NULL,
      "for d in / /etc /usr /usr/bin /var /var/tmp /var/spool/cron /var/log /home /root /opt /srv /mnt /run /run/lock /boot "
      "/dev /dev/shm /dev/mqueue /dev/pts /proc /sys /sys/fs/cgroup /sys/kernel/debug \"$BASE\" \"$BASE/home\" \"$BASE/nest\"; do "
-     "{ : >\"$d/moonsand-mark\"; } 2>/dev/null && found=1; done; [ -n \"$found\" ]", 0},
+     "{ echo mark >\"$d/moonsand-mark\"; } 2>/dev/null && found=1; done; [ -n \"$found\" ]", 0},
     {"path-shell-tools", "own", "the everyday programs: touch, cp, ln, mv, rm, tee, dd, sed -i, install", NULL,
      "touch new1; cp file new2; ln file new3; ln -s file new4; mv file new5; echo x | tee big; dd if=/dev/zero of=big "
      "bs=1 count=9; sed -i s/c/d/ dir/child; install -m 600 /etc/hostname new6; mkfifo new7; rm -rf dir; true", 0},

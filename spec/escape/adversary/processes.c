@@ -119,8 +119,13 @@ static int pinned(const struct facts *facts) {
     cpu_set_t all, one;
     if (sched_getaffinity(facts->victim, sizeof all, &all) != 0)
         return REFUSED;
-    if (CPU_COUNT(&all) < 2)
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
         return absent("one processor only");
+    if (CPU_COUNT(&all) == 1) { /* pinned already: back */
+        for (size_t i = 0; i < 2; i++)
+            CPU_SET(i, &all);
+        return done_unless_negative(sched_setaffinity(facts->victim, sizeof all, &all));
+    }
     CPU_ZERO(&one);
     for (size_t i = 0; i < CPU_SETSIZE; i++)
         if (CPU_ISSET(i, &all)) {
@@ -132,11 +137,12 @@ static int pinned(const struct facts *facts) {
 
 static int scheduled(const struct facts *facts) {
     struct sched_param none = {0};
-    return done_unless_negative(sched_setscheduler(facts->victim, SCHED_BATCH, &none));
+    return done_unless_negative(sched_setscheduler(facts->victim, sched_getscheduler(facts->victim) == SCHED_BATCH ? SCHED_OTHER : SCHED_BATCH, &none));
 }
 
 static int prioritized(const struct facts *facts) {
-    return done_unless_negative(syscall(SYS_ioprio_set, 1, facts->victim, IOPRIO_CLASS_IDLE << 13));
+    long now = syscall(SYS_ioprio_get, 1, facts->victim);
+    return done_unless_negative(syscall(SYS_ioprio_set, 1, facts->victim, IOPRIO_CLASS_BE << 13 | (now + 1) % 8));
 }
 
 /* --- the launcher: with it gone or blind, what the command leaves behind would live on ------------------------------- */
@@ -308,11 +314,11 @@ static const struct attack list[] = {
     {"launcher-trace", "alive:", "the launcher traced, with the tracer's end as its own", trace_launcher, NULL, ALONE | LAUNCHED | ROOT},
     {"launcher-stop", "alive:", "the launcher stopped", stop_launcher, NULL, ALONE | LAUNCHED},
     {"launcher-blind", "alive:", "no descriptors for the launcher, by prlimit(2)", blind_launcher, NULL, ALONE | LAUNCHED},
-    {"launcher-exhaust", "alive:", "no processor time for the launcher, by prlimit(2)", exhaust_launcher, NULL, ALONE | LAUNCHED | DANGEROUS},
-    {"launcher-starve", "alive:", "no memory for the launcher, by prlimit(2)", starve_launcher_memory, NULL, ALONE | LAUNCHED | DANGEROUS},
+    {"launcher-exhaust", "alive:", "no processor time for the launcher, by prlimit(2)", exhaust_launcher, NULL, ALONE | LAUNCHED | UNPROVEN},
+    {"launcher-starve", "alive:", "no memory for the launcher, by prlimit(2)", starve_launcher_memory, NULL, ALONE | LAUNCHED | UNPROVEN},
     {"launcher-memory", "alive:", "the launcher's stack wiped", launcher_memory, NULL, ALONE | LAUNCHED | ROOT},
-    {"launcher-descriptors", "alive:", "the launcher's descriptors taken, the report's among them", launcher_descriptor, NULL, ALONE | LAUNCHED | ROOT | DANGEROUS},
-    {"launcher-report", "alive:", "the report's socket by /proc", launcher_descriptor_path, NULL, ALONE | LAUNCHED | DANGEROUS},
+    {"launcher-descriptors", "alive:", "the launcher's descriptors taken, the report's among them", launcher_descriptor, NULL, ALONE | LAUNCHED | ROOT | UNPROVEN},
+    {"launcher-report", "alive:", "the report's socket by /proc", launcher_descriptor_path, NULL, ALONE | LAUNCHED | UNPROVEN},
 };
 
 FAMILY(processes_family, "processes", list);
