@@ -2,7 +2,8 @@
 --
 --   lua5.4 agent.lua RUNNER MODE WORKSPACE WAY COMMAND...
 --
--- WAY: `run`, as a model's command through the library; `alone`, the same with a short timeout; `exec`, through the command line's exec, with this process's own
+-- WAY: `run`, as a model's command through the library; `alone`, the same with a short timeout; `exec`,
+-- through the command line's exec, with this process's own
 -- standard input. Prints the command's output, then a line "enforcement<TAB>..." and "settled<TAB>...".
 
 local runner, mode, workspace, way = table.unpack(arg, 1, 4)
@@ -37,4 +38,5 @@ end
 io.write(result.stdout.text)
 io.stderr:write(result.stderr.text)
 print("enforcement\t" .. tostring(result.sandbox.enforcement))
-print(("settled\t%s timed_out=%s leftovers=%s"):format(result.exit_code or result.signal, result.timed_out, result.leftovers))
+local ended = result.exit_code or result.signal
+print(("settled\t%s timed_out=%s leftovers=%s"):format(ended, result.timed_out, result.leftovers))

@@ -3,9 +3,9 @@
 --   lua5.4 cell.lua RUNNER MODE USER [ATTACK...]      as root, called by arena.sh, in a built tree
 --
 -- RUNNER `none` is the proof: each attack by itself, unconfined; what it changes then is what the sandbox must keep it
--- from changing. Prints a line for each attack: name, verdict, remark. Verdicts: `fell` (a mark was left), `held`, `absent`
--- (this machine does not have what it takes), and of a proof `proven`, `dud`. Changes that no attack owns up to are
--- printed as `stray`.
+-- from changing. Prints a line for each attack: name, verdict, remark. Verdicts: `fell` (a mark was left), `held`,
+-- `absent` (this machine does not have what it takes), and of a proof `proven`, `dud`. Changes that no attack owns
+-- up to are printed as `stray`.
 
 local signal = require "posix.signal"
 local stat = require "posix.sys.stat"
@@ -51,7 +51,7 @@ local function read(path)
   return file and file:read("a")
 end
 
--- --- the table ---------------------------------------------------------------------------------------------------------
+-- --- the table ---------------------------------------------------------------------------------------------
 
 local attacks, by_name = {}, {}
 for line in output(quote(build .. "/adversary") .. " list"):gmatch("[^\n]+") do
@@ -75,16 +75,16 @@ for line in output(quote(build .. "/adversary") .. " list"):gmatch("[^\n]+") do
   end
 end
 
--- --- the place ---------------------------------------------------------------------------------------------------------
+-- --- the place ---------------------------------------------------------------------------------------------
 
 local base <const> = assert(os.getenv("ARENA"), "to be run by arena.sh")
 local workspace <const> = base .. "/nest/room/workspace"
 local group <const> = base:match("[^/]+$")
 local knobs <const> = {
-  "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/vm/stat_interval", "/proc/sys/fs/lease-break-time",
-  "/proc/sys/net/ipv4/ip_default_ttl", "/sys/kernel/mm/ksm/sleep_millisecs", "/sys/kernel/uevent_helper",
-  "/sys/fs/cgroup/systemd/release_agent", "/sys/fs/cgroup/memory/memory.swappiness", "/sys/module/printk/parameters/ignore_loglevel",
-  "/proc/1/oom_score_adj",
+  "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/vm/stat_interval",
+  "/proc/sys/fs/lease-break-time", "/proc/sys/net/ipv4/ip_default_ttl", "/sys/kernel/mm/ksm/sleep_millisecs",
+  "/sys/kernel/uevent_helper", "/sys/fs/cgroup/systemd/release_agent", "/sys/fs/cgroup/memory/memory.swappiness",
+  "/sys/module/printk/parameters/ignore_loglevel", "/proc/1/oom_score_adj",
 }
 local kept = {}
 local loop, cgroup, victim
@@ -101,50 +101,74 @@ local function names_of(list)
   return names
 end
 
+-- A shell script in the base directory, with what the run's names are.
+local function script(text)
+  local names = { base = base, build = build, uid = uid, workspace = workspace, loop = loop, cgroup = cgroup }
+  must("cd " .. base .. " && " .. text:gsub("{(%w+)}", names))
+end
+
+local function lend_loop()
+  script "head -c 65536 /dev/zero >loop"
+  loop = output("losetup -f 2>/dev/null"):match("/dev/loop(%d+)")
+  if not loop then
+    return
+  end
+  script "mknod -m 600 /dev/loop{loop} b 7 {loop}"
+  if os.execute(("losetup /dev/loop%s %s/loop 2>/dev/null"):format(loop, base)) then
+    script "truncate -s {loop} loop-number"
+  else
+    loop = nil
+  end
+end
+
+local function delegate_cgroup()
+  for _, mounted in ipairs { "/sys/fs/cgroup/unified", "/sys/fs/cgroup" } do
+    if not cgroup and stat.stat(mounted .. "/cgroup.controllers") then
+      cgroup = mounted .. "/" .. group
+      script "mkdir {cgroup} && chown -R {uid} {cgroup}"
+    end
+  end
+end
+
+local function raise_victim()
+  victim = assert(io.popen(as_user(("%s/witness victim %s >%s/victim.facts"):format(build, base, base)), "w"))
+  for _ = 1, 200 do
+    if (read(base .. "/victim.facts") or ""):find("queue=") then
+      return
+    end
+    os.execute("sleep 0.02")
+  end
+  error("the victim does not come up")
+end
+
 local function prepare()
   for _, knob in ipairs(knobs) do
     kept[knob] = read(knob)
   end
-  must(("chmod 755 %s && cd %s && mkdir own victim home late held input nest nest/room %s && echo canary >held/file && echo canary >input/file"):format(
-    base, base, workspace))
-  must(("cp %s/witness %s/setid && chmod 4755 %s/setid; cp %s/witness %s/capable && setcap cap_dac_override+ep %s/capable"):format(
-    build, base, base, build, base, base))
-  must(("head -c 65536 /dev/zero >%s/loop"):format(base))
-  loop = output(("losetup -f 2>/dev/null"):format()):match("/dev/loop(%d+)")
-  if loop then
-    must(("mknod -m 600 /dev/loop%s b 7 %s"):format(loop, loop))
-    if os.execute(("losetup /dev/loop%s %s/loop 2>/dev/null"):format(loop, base)) then
-      must(("truncate -s %s %s/loop-number"):format(loop, base))
-    else
-      loop = nil
-    end
-  end
-  must(("chown -R %d:%d %s/victim %s/home %s/late %s/held %s/input %s/nest"):format(uid, uid, base, base, base, base, base, base))
-  local plant = ("WORKSPACE=%s %s/witness plant %s/own %d %s"):format(workspace, build, base, uid, quoted(names_of(attacks)))
-  must(plant)
-  must(("find %s/home %s/late %s/held %s/input %s/nest -exec %s/witness settle {} +"):format(base, base, base, base, base, build))
-  for _, mounted in ipairs { "/sys/fs/cgroup/unified", "/sys/fs/cgroup" } do
-    if not cgroup and stat.stat(mounted .. "/cgroup.controllers") then
-      cgroup = mounted .. "/" .. group
-      must(("mkdir %s && chown -R %d %s"):format(cgroup, uid, cgroup))
-    end
-  end
-  victim = assert(io.popen(as_user(("%s/witness victim %s >%s/victim.facts"):format(build, base, base)), "w"))
-  for _ = 1, 200 do
-    if (read(base .. "/victim.facts") or ""):find("queue=") then
-      break
-    end
-    os.execute("sleep 0.02")
-  end
+  script "chmod 755 . && mkdir own victim home late held input nest nest/room {workspace}"
+  script "echo canary >held/file && echo canary >input/file"
+  script "cp {build}/witness setid && chmod 4755 setid"
+  script "cp {build}/witness capable && setcap cap_dac_override+ep capable"
+  script "chown -R {uid}:{uid} victim home late held input nest"
+  script("WORKSPACE={workspace} {build}/witness plant {base}/own {uid} " .. quoted(names_of(attacks)))
+  script "find home late held input nest -exec {build}/witness settle {} +"
+  lend_loop()
+  delegate_cgroup()
+  raise_victim()
   local spring = confined and mode == "read-only" and "/tmp" or workspace
-  local facts = ("base=%s\nspring=%s\nprogram=%s/adversary\nlauncher=%s/moonsand/moonsand-launch\n"):format(base, spring, build, build)
+  local facts = {
+    "base=" .. base,
+    "spring=" .. spring,
+    "program=" .. build .. "/adversary",
+    "launcher=" .. build .. "/moonsand/moonsand-launch",
+  }
   if spring == workspace then
-    facts = facts .. "workspace=" .. workspace .. "\n"
+    facts[#facts + 1] = "workspace=" .. workspace
   end
   if loop then
-    facts = facts .. "loop=/dev/loop" .. loop .. "\n"
+    facts[#facts + 1] = "loop=/dev/loop" .. loop
   end
-  write(base .. "/facts", facts .. read(base .. "/victim.facts"))
+  write(base .. "/facts", table.concat(facts, "\n") .. "\n" .. read(base .. "/victim.facts"))
 end
 
 -- Only what later attacks would stumble over: arena.sh puts everything back in the end.
@@ -156,7 +180,7 @@ local function restore_knobs()
   end
 end
 
--- --- looking -----------------------------------------------------------------------------------------------------------
+-- --- looking -----------------------------------------------------------------------------------------------
 
 local function snapshot(list)
   local state = {}
@@ -170,7 +194,8 @@ end
 local function changes(before, after)
   local list = {}
   for key, value in pairs(after) do
-    if before[key] ~= value then
+    local gone = key == "keys:marks" and tonumber(value) < tonumber(before[key]) -- a key that expired
+    if before[key] ~= value and not gone then
       list[#list + 1] = { key = key, before = before[key] or "(not there)", after = value }
     end
   end
@@ -179,7 +204,9 @@ local function changes(before, after)
       list[#list + 1] = { key = key, before = value, after = "(gone)" }
     end
   end
-  table.sort(list, function(a, b) return a.key < b.key end)
+  table.sort(list, function(a, b)
+    return a.key < b.key
+  end)
   return list
 end
 
@@ -195,14 +222,15 @@ end
 local function suspects(list, change)
   local found = {}
   for _, attack in ipairs(list) do
-    if begins(change.key, attack.mark) or (attack.mark:sub(1, 4) == "own/" and change.key == attack.mark:sub(1, -2)) then
+    local own = begins(attack.mark, "own/") and change.key == attack.mark:sub(1, -2) -- the directory itself
+    if own or begins(change.key, attack.mark) then
       found[#found + 1] = attack
     end
   end
   return found
 end
 
--- --- running -----------------------------------------------------------------------------------------------------------
+-- --- running -----------------------------------------------------------------------------------------------
 
 local function agent(list)
   local names = names_of(list)
@@ -217,10 +245,10 @@ local function agent(list)
   else
     command = "timeout -s KILL 20 " .. adversary
   end
+  local home = ("env HOME=%s/home LUA_PATH='%s/lua/?.lua;%s/lua/?/init.lua;;' LUA_CPATH='%s/?.so;;' "):format(
+    base, tree, tree, build)
   local wrapped = ("cd %s; %s exec setsid -w %s <%s/input/file 8<%s 9<>%s/held/file 2>>%s/stderr"):format(
-    tree,
-    cgroup and ("echo $$ >" .. cgroup .. "/cgroup.procs;") or "",
-    as_user("env HOME=" .. base .. "/home LUA_PATH='" .. tree .. "/lua/?.lua;" .. tree .. "/lua/?/init.lua;;' LUA_CPATH='" .. build .. "/?.so;;' " .. command),
+    tree, cgroup and ("echo $$ >" .. cgroup .. "/cgroup.procs;") or "", as_user(home .. command),
     base, base, base, base)
   return wrapped
 end
@@ -248,7 +276,9 @@ local function run(list)
       seen = outcome
     end
   end
-  return seen
+  if #list == 1 and seen ~= "" and not remarks[first.name] then
+    remarks[first.name] = "ended with its sandbox: " .. seen
+  end
 end
 
 local verdicts, strays = {}, {}
@@ -266,7 +296,10 @@ local function clean_up(list)
     os.execute("umount -l " .. base .. "/late 2>/dev/null")
   end
   for line in output("ps -eo pid,args"):gmatch("[^\n]+") do
-    local pid = line:match("^%s*(%d+) moonsand%-linger") or line:match("^%s*(%d+) %S*/adversary") or line:match("^%s*(%d+) %[adversary%]")
+    local pid
+    for _, name in ipairs { "moonsand%-linger", "%S*/adversary", "%[adversary%]" } do
+      pid = pid or line:match("^%s*(%d+) " .. name)
+    end
     if pid then
       signal.kill(tonumber(pid), signal.SIGKILL)
     end

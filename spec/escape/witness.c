@@ -45,7 +45,8 @@
 
 static const char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-static const char *text(const char *format, ...) {
+static const char *text(const char *format, ...)
+{
     static char texts[16][8192];
     static int next;
     char *to = texts[next++ % 16];
@@ -58,14 +59,16 @@ static const char *text(const char *format, ...) {
 
 /* --- planting --------------------------------------------------------------------------------------------------------- */
 
-static void must(bool good, const char *what) {
+static void must(bool good, const char *what)
+{
     if (good)
         return;
     fprintf(stderr, "witness: %s: %s\n", what, strerror(errno));
     exit(1);
 }
 
-static void plant_file(const char *name, size_t size, mode_t mode) {
+static void plant_file(const char *name, size_t size, mode_t mode)
+{
     int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     must(fd >= 0, name);
     for (size_t i = 0; i < size; i += 7)
@@ -73,21 +76,24 @@ static void plant_file(const char *name, size_t size, mode_t mode) {
     close(fd);
 }
 
-static void plant_socket(const char *name) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+static void plant_socket(const char *name)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
     strncpy(address.sun_path, name, sizeof address.sun_path - 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     must(bind(fd, (const struct sockaddr *)&address, sizeof address) == 0, name);
     close(fd);
 }
 
-static void settle(const char *path) {
-    const struct timespec ahead[2] = {{.tv_sec = time(NULL) + 3600}, {.tv_nsec = UTIME_OMIT}};
+static void settle(const char *path)
+{
+    const struct timespec ahead[2] = { { .tv_sec = time(NULL) + 3600 }, { .tv_nsec = UTIME_OMIT } };
     utimensat(AT_FDCWD, path, ahead, AT_SYMLINK_NOFOLLOW);
 }
 
-static void plant(const char *directory, uid_t user) {
-    static const struct timespec old[2] = {{.tv_sec = 1500000000}, {.tv_sec = 1600000000}};
+static void plant(const char *directory, uid_t user)
+{
+    static const struct timespec old[2] = { { .tv_sec = 1500000000 }, { .tv_sec = 1600000000 } };
     must(mkdir(directory, 0755) == 0 && chdir(directory) == 0, directory);
     plant_file("file", 7, 0644);
     plant_file("big", 16384, 0644);
@@ -96,7 +102,7 @@ static void plant(const char *directory, uid_t user) {
     plant_file("other", 7, 0600);
     setxattr("file", "user.canary", "1", 1, 0);
     must(symlink("file", "link") == 0 && mkfifo("fifo", 0644) == 0, "fifo");
-    static const char *const directories[] = {"dir", "empty", "tmp", "work"};
+    static const char *const directories[] = { "dir", "empty", "tmp", "work" };
     for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++)
         must(mkdir(directories[i], 0755) == 0, directories[i]);
     plant_file("dir/child", 7, 0644);
@@ -104,8 +110,8 @@ static void plant(const char *directory, uid_t user) {
     plant_socket("socket");
     if (mknod("node", S_IFCHR | 0666, makedev(1, 3)) != 0)
         plant_file("node", 0, 0666);
-    static const char *const all[] = {".",    "file", "big",    "twin",      "old",      "link", "fifo", "dir", "empty",
-                                      "tmp",  "work", "socket", "dir/child", "tmp/file", "node"};
+    static const char *const all[] = { ".",     "file", "big",  "twin",   "old",       "link",     "fifo", "dir",
+                                       "empty", "tmp",  "work", "socket", "dir/child", "tmp/file", "node" };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         must(lchown(all[i], user, user) == 0, all[i]);
     if (user == 0)
@@ -118,7 +124,8 @@ static void plant(const char *directory, uid_t user) {
 }
 
 /* What the workspace's own name leads to in a clone of this directory (userns-detached-shadow). */
-static void plant_shadow(const char *workspace, uid_t user) {
+static void plant_shadow(const char *workspace, uid_t user)
+{
     char path[PATH_MAX];
     snprintf(path, sizeof path, "shadow");
     must(mkdir(path, 0755) == 0 && lchown(path, user, user) == 0, path);
@@ -138,7 +145,8 @@ static void plant_shadow(const char *workspace, uid_t user) {
 
 /* --- looking ---------------------------------------------------------------------------------------------------------- */
 
-static void print_escaped(const char *name) {
+static void print_escaped(const char *name)
+{
     for (; *name != '\0'; name++) {
         unsigned char c = (unsigned char)*name;
         if (c <= ' ' || c >= 127 || c == '\\')
@@ -148,7 +156,8 @@ static void print_escaped(const char *name) {
     }
 }
 
-static uint64_t hash_of(int fd) {
+static uint64_t hash_of(int fd)
+{
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
     unsigned char bytes[65536];
     ssize_t n;
@@ -158,7 +167,8 @@ static uint64_t hash_of(int fd) {
     return hash;
 }
 
-static void print_attributes(const char *path) {
+static void print_attributes(const char *path)
+{
     char names[4096], value[4096];
     ssize_t n = llistxattr(path, names, sizeof names);
     for (ssize_t at = 0; at < n; at += (ssize_t)strlen(names + at) + 1) {
@@ -170,19 +180,22 @@ static void print_attributes(const char *path) {
 }
 
 /* Looking must not itself be a change: O_NOATIME, which an owner and root may. */
-static int open_quietly(const char *path, int flags) {
+static int open_quietly(const char *path, int flags)
+{
     int fd = open(path, O_RDONLY | O_NOATIME | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | flags);
     return fd >= 0 ? fd : open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | flags);
 }
 
-static void print_state(const char *path, bool times) {
+static void print_state(const char *path, bool times)
+{
     struct stat status;
     if (lstat(path, &status) != 0) {
         printf("%s\n", strerror(errno));
         return;
     }
     printf("%o %u:%u links %lu size %lld dev %x", (unsigned)status.st_mode, status.st_uid, status.st_gid,
-           (unsigned long)status.st_nlink, S_ISDIR(status.st_mode) ? 0LL : (long long)status.st_size, (unsigned)status.st_rdev);
+           (unsigned long)status.st_nlink, S_ISDIR(status.st_mode) ? 0LL : (long long)status.st_size,
+           (unsigned)status.st_rdev);
     if (times)
         printf(" blocks %lld a %lld.%09ld m %lld.%09ld c %lld.%09ld", (long long)status.st_blocks,
                (long long)status.st_atim.tv_sec, status.st_atim.tv_nsec, (long long)status.st_mtim.tv_sec,
@@ -198,13 +211,14 @@ static void print_state(const char *path, bool times) {
     if (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) {
         int flags = 0, version = 0, fd = open_quietly(path, 0);
         uint64_t hint = 0;
-        struct fsxattr extended = {0};
+        struct fsxattr extended = { 0 };
         if (fd >= 0) {
             ioctl(fd, FS_IOC_GETFLAGS, &flags);
             ioctl(fd, FS_IOC_GETVERSION, &version);
             ioctl(fd, FS_IOC_FSGETXATTR, &extended);
             fcntl(fd, F_GET_RW_HINT, &hint);
-            printf(" flags %x x %x version %x hint %d", (unsigned)flags, extended.fsx_xflags, (unsigned)version, (int)hint);
+            printf(" flags %x x %x version %x hint %d", (unsigned)flags, extended.fsx_xflags, (unsigned)version,
+                   (int)hint);
             if (S_ISREG(status.st_mode))
                 printf(" hash %016llx", (unsigned long long)hash_of(fd));
             close(fd);
@@ -213,12 +227,14 @@ static void print_state(const char *path, bool times) {
     putchar('\n');
 }
 
-static int not_dots(const struct dirent *entry) {
+static int not_dots(const struct dirent *entry)
+{
     return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
 /* Goes down by directory, not by path, so that no depth is too deep. */
-static void print_tree(const char *key, int depth) {
+static void print_tree(const char *key, int depth)
+{
     struct dirent **entries;
     int fd = open_quietly(".", O_DIRECTORY);
     char here[64];
@@ -249,14 +265,16 @@ static void print_tree(const char *key, int depth) {
         free(entries);
 }
 
-static void look_at_tree(const char *key, const char *directory) {
+static void look_at_tree(const char *key, const char *directory)
+{
     printf("%s\t", key);
     print_state(directory, true);
     if (chdir(directory) == 0)
         print_tree(key, 0);
 }
 
-static const char *content_of(const char *path) {
+static const char *content_of(const char *path)
+{
     static char content[65536];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd < 0 ? -1 : read(fd, content, sizeof content - 1);
@@ -269,17 +287,26 @@ static const char *content_of(const char *path) {
     return content;
 }
 
-static void look_at_content(const char *key, const char *path) {
+static void look_at_content(const char *key, const char *path)
+{
     printf("%s\t", key);
     print_escaped(content_of(path));
     putchar('\n');
 }
 
 static const char *const knobs[] = {
-    "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe",  "/proc/sys/vm/stat_interval",
-    "/proc/sys/fs/lease-break-time", "/proc/sys/net/ipv4/ip_default_ttl", "/sys/kernel/mm/ksm/sleep_millisecs",
-    "/sys/kernel/uevent_helper",     "/sys/fs/cgroup/systemd/release_agent", "/sys/fs/cgroup/memory/memory.swappiness",
-    "/sys/module/printk/parameters/ignore_loglevel", "/proc/1/oom_score_adj", "/proc/sys/fs/binfmt_misc/moonsand-mark",
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sys/kernel/modprobe",
+    "/proc/sys/vm/stat_interval",
+    "/proc/sys/fs/lease-break-time",
+    "/proc/sys/net/ipv4/ip_default_ttl",
+    "/sys/kernel/mm/ksm/sleep_millisecs",
+    "/sys/kernel/uevent_helper",
+    "/sys/fs/cgroup/systemd/release_agent",
+    "/sys/fs/cgroup/memory/memory.swappiness",
+    "/sys/module/printk/parameters/ignore_loglevel",
+    "/proc/1/oom_score_adj",
+    "/proc/sys/fs/binfmt_misc/moonsand-mark",
 };
 
 static const char *const devices[] = {
@@ -287,16 +314,18 @@ static const char *const devices[] = {
 };
 
 static const char *const places[] = {
-    "/",     "/etc",  "/usr",      "/usr/bin", "/var",     "/var/tmp", "/var/spool/cron", "/var/log",        "/home",
-    "/root", "/opt",  "/srv",      "/mnt",     "/run",     "/run/lock", "/boot",          "/dev",            "/dev/shm",
-    "/proc", "/sys",  "/dev/mqueue", "/dev/pts", "/sys/fs/cgroup", "/sys/kernel/debug",
+    "/",     "/etc",     "/usr",  "/usr/bin", "/var",        "/var/tmp", "/var/spool/cron", "/var/log",
+    "/home", "/root",    "/opt",  "/srv",     "/mnt",        "/run",     "/run/lock",       "/boot",
+    "/dev",  "/dev/shm", "/proc", "/sys",     "/dev/mqueue", "/dev/pts", "/sys/fs/cgroup",  "/sys/kernel/debug",
 };
 
-static void look_at_place(const char *place) {
+static void look_at_place(const char *place)
+{
     printf("place:%s\t%s\n", place, access(text("%s/moonsand-mark", place), F_OK) == 0 ? "marked" : "clean");
 }
 
-static void print_names(const char *key, const char *directory, const char *beginning) {
+static void print_names(const char *key, const char *directory, const char *beginning)
+{
     struct dirent **entries;
     int count = scandir(directory, &entries, not_dots, alphasort);
     for (int i = 0; i < count; i++) {
@@ -311,7 +340,8 @@ static void print_names(const char *key, const char *directory, const char *begi
         free(entries);
 }
 
-static void look_at_cgroups(const char *base) {
+static void look_at_cgroups(const char *base)
+{
     struct dirent **entries;
     int count = scandir("/sys/fs/cgroup", &entries, not_dots, alphasort);
     print_names("cgroup:", "/sys/fs/cgroup", "moonsand-mark");
@@ -324,7 +354,8 @@ static void look_at_cgroups(const char *base) {
         free(entries);
 }
 
-static void look_at_log(void) {
+static void look_at_log(void)
+{
     static char log[1 << 21];
     int n = klogctl(3, log, sizeof log - 1);
     log[n > 0 ? n : 0] = '\0';
@@ -337,14 +368,16 @@ static void look_at_log(void) {
 }
 
 /* The name in `adversary run FACTS NAME`, when it is the only one. */
-static const char *only_attack(const char *line, ssize_t size) {
+static const char *only_attack(const char *line, ssize_t size)
+{
     const char *at = line;
     for (int i = 0; i < 3; i++)
         at += strlen(at) + 1;
     return at < line + size && at + strlen(at) + 1 == line + size ? at : "";
 }
 
-static void look_at_processes(void) {
+static void look_at_processes(void)
+{
     struct dirent **entries;
     int count = scandir("/proc", &entries, not_dots, alphasort);
     for (int i = 0; i < count; i++) {
@@ -367,7 +400,8 @@ static void look_at_processes(void) {
         free(entries);
 }
 
-static void look_at_victim(const char *base) {
+static void look_at_victim(const char *base)
+{
     unsigned long long page = 0;
     int pid = 0, descriptor = 0;
     char terminal[64] = "";
@@ -399,8 +433,9 @@ static void look_at_victim(const char *base) {
     cpu_set_t processors;
     CPU_ZERO(&processors);
     sched_getaffinity(pid, sizeof processors, &processors);
-    printf("victim:schedule\tnice %d policy %d processors %d ioprio %ld\n", getpriority(PRIO_PROCESS, (id_t)pid),
-           sched_getscheduler(pid), CPU_COUNT(&processors), syscall(SYS_ioprio_get, 1, pid));
+    printf("victim:nice\t%d\nvictim:policy\t%d\nvictim:processors\t%d\nvictim:ioprio\t%ld\n",
+           getpriority(PRIO_PROCESS, (id_t)pid), sched_getscheduler(pid), CPU_COUNT(&processors),
+           syscall(SYS_ioprio_get, 1, pid));
     look_at_content("victim:oom", text("/proc/%d/oom_score_adj", pid));
     look_at_content("victim:cgroup", text("/proc/%d/cgroup", pid));
     printf("victim:held\t");
@@ -414,21 +449,22 @@ static void look_at_victim(const char *base) {
     printf("victim:socket\t%d datagrams\n", waiting);
     if (terminal[0] == '\0')
         return;
-    struct winsize size = {0};
-    struct termios settings = {0};
+    struct winsize size = { 0 };
+    struct termios settings = { 0 };
     waiting = 0;
     fd = open(terminal, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     ioctl(fd, FIONREAD, &waiting);
     ioctl(fd, TIOCGWINSZ, &size);
     tcgetattr(fd, &settings);
     close(fd);
-    printf("tty:input\t%d bytes\ntty:settings\t%dx%d %x %x %x %x\ntty:node\t", waiting, size.ws_row, size.ws_col, settings.c_iflag,
-           settings.c_oflag, settings.c_cflag, settings.c_lflag);
+    printf("tty:input\t%d bytes\ntty:settings\t%dx%d %x %x %x %x\ntty:node\t", waiting, size.ws_row, size.ws_col,
+           settings.c_iflag, settings.c_oflag, settings.c_cflag, settings.c_lflag);
     print_state(terminal, false);
 }
 
 /* Not the last to attach, and when: the witness attaches too. */
-static void look_at_segments(void) {
+static void look_at_segments(void)
+{
     char *rest = strdup(content_of("/proc/sysvipc/shm")), *line;
     for (char *at = rest; at != NULL && (line = strsep(&at, "\n")) != NULL;) {
         int key, id;
@@ -440,18 +476,21 @@ static void look_at_segments(void) {
     free(rest);
 }
 
-static int snapshot(const char *base, int count, char **names) {
+static int snapshot(const char *base, int count, char **names)
+{
     for (int i = 0; i < count; i++)
         look_at_tree(text("own/%s", names[i]), text("%s/own/%s", base, names[i]));
-    static const char *const nests[] = {"nest", "nest/room"}; /* what is in the workspace there is nobody's business */
+    static const char *const nests[] = { "nest",
+                                         "nest/room" }; /* what is in the workspace there is nobody's business */
     for (size_t i = 0; i < sizeof nests / sizeof nests[0]; i++) {
         printf("nest:%s\t", nests[i]);
         print_state(text("%s/%s", base, nests[i]), true);
         print_names("nest:", text("%s/%s", base, nests[i]), "");
     }
-    static const char *const trees[] = {"home", "late", "held", "input"};
+    static const char *const trees[] = { "home", "held", "input" };
     for (size_t i = 0; i < sizeof trees / sizeof trees[0]; i++)
         look_at_tree(text("%s:", trees[i]), text("%s/%s", base, trees[i]));
+    print_names("late:", text("%s/late", base), "");
     for (size_t i = 0; i < sizeof knobs / sizeof knobs[0]; i++)
         look_at_content(text("knob:%s", knobs[i]), knobs[i]);
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
@@ -488,6 +527,10 @@ static int snapshot(const char *base, int count, char **names) {
     for (const char *at = content_of("/proc/keys"); (at = strstr(at, strrchr(base, '/') + 1)) != NULL; at++)
         keys++;
     printf("keys:marks\t%d\n", keys);
+    int traces = 0;
+    for (const char *at = content_of("/sys/kernel/tracing/trace"); (at = strstr(at, "moonsand-mark")) != NULL; at++)
+        traces++;
+    printf("trace:marks\t%d\n", traces);
     look_at_cgroups(base);
     look_at_log();
     look_at_processes();
@@ -510,7 +553,8 @@ static int snapshot(const char *base, int count, char **names) {
 
 static char *page;
 
-static void on_signal(int number) {
+static void on_signal(int number)
+{
     (void)number;
     uint32_t count;
     memcpy(&count, page + 2048, sizeof count);
@@ -518,14 +562,16 @@ static void on_signal(int number) {
     memcpy(page + 2048, &count, sizeof count);
 }
 
-static void count_up(size_t at, uint32_t more) {
+static void count_up(size_t at, uint32_t more)
+{
     uint32_t count;
     memcpy(&count, page + at, sizeof count);
     count += more;
     memcpy(page + at, &count, sizeof count);
 }
 
-static int victim(const char *base) {
+static int victim(const char *base)
+{
     static _Alignas(4096) char memory[4096];
     char terminal[64] = "";
     int leader = -1, follower = -1;
@@ -545,7 +591,7 @@ static int victim(const char *base) {
     int held = open("victim/held", O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     mkfifo("victim/fifo", 0600);
     int fifo = open("victim/fifo", O_RDWR | O_NONBLOCK | O_CLOEXEC);
-    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "victim/socket"};
+    struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "victim/socket" };
     int mailbox = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     must(bind(mailbox, (const struct sockaddr *)&address, sizeof address) == 0, "victim/socket");
     mq_unlink("/moonsand-victim");
@@ -555,7 +601,9 @@ static int victim(const char *base) {
     printf("victim=%d\npage=%llu\nvictim_file=%d\nsegment=%d\nterminal=%s\nqueue=/moonsand-victim\n", (int)getpid(),
            (unsigned long long)(uintptr_t)page, held, segment, terminal);
     fflush(stdout);
-    struct pollfd watched[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = leader, .events = POLLIN}, {.fd = mailbox, .events = POLLIN}};
+    struct pollfd watched[] = { { .fd = STDIN_FILENO, .events = POLLIN },
+                                { .fd = leader, .events = POLLIN },
+                                { .fd = mailbox, .events = POLLIN } };
     for (;;) {
         char bytes[512];
         if (poll(watched, 3, -1) < 0)
@@ -576,12 +624,14 @@ static int victim(const char *base) {
 
 /* --- the programs that run with more than their caller has ------------------------------------------------------------- */
 
-static int set_id(const char *directory, const char *name) {
+static int set_id(const char *directory, const char *name)
+{
     int fd = open(text("%s/other", directory), O_WRONLY | O_CLOEXEC);
     return fd >= 0 && write(fd, name, strlen(name)) > 0 ? 0 : 1;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     if (argc >= 4 && strcmp(argv[1], "plant") == 0) {
         const char *workspace = getenv("WORKSPACE");
         umask(022);

@@ -19,35 +19,37 @@ struct facts {
     const char *workspace; /* NULL in read-only */
     const char *program;   /* the adversary itself */
     const char *launcher_program;
-    pid_t launcher;        /* the sandbox's own process, in the attack's pid namespace */
-    pid_t victim;          /* a process of the same user, outside */
-    uintptr_t page;        /* a page of its memory */
-    int victim_file;       /* a descriptor of its, open for writing */
-    int segment;           /* a SysV shared memory segment of its */
-    const char *queue;     /* a POSIX message queue of its */
-    const char *terminal;  /* its terminal */
-    const char *loop;      /* a block device that belongs to the run, or NULL */
+    pid_t launcher;       /* the sandbox's own process, in the attack's pid namespace */
+    pid_t victim;         /* a process of the same user, outside */
+    uintptr_t page;       /* a page of its memory */
+    int victim_file;      /* a descriptor of its, open for writing */
+    int segment;          /* a SysV shared memory segment of its */
+    const char *queue;    /* a POSIX message queue of its */
+    const char *terminal; /* its terminal */
+    const char *loop;     /* a block device that belongs to the run, or NULL */
 };
 
 enum outcome {
-    DONE = 0,     /* nothing refused it */
-    REFUSED = 1,  /* errno says how */
-    ABSENT = 77,  /* this machine does not have what it takes: the reason is printed */
+    DONE = 0,    /* nothing refused it */
+    REFUSED = 1, /* errno says how */
+    ABSENT = 77, /* this machine does not have what it takes: the reason is printed */
 };
 
 enum {
-    ALONE = 1 << 0,        /* disturbs others: a sandbox of its own */
-    ROOT = 1 << 1,         /* an ordinary user could not do it unconfined either */
-    ORDINARY = 1 << 2,     /* is about a user other than root */
-    LAUNCHED = 1 << 3,     /* is about the launcher: the proof runs under one that confines nothing */
-    UNPROVEN = 1 << 4,     /* its mark cannot be shown unconfined: there is nothing to leave, or it needs what only the sandbox has */
-    BEYOND = 1 << 5,       /* not a file effect: the modes do not promise to stop it, the table says whether it is */
+    ALONE = 1 << 0,    /* disturbs others: a sandbox of its own */
+    ROOT = 1 << 1,     /* an ordinary user could not do it unconfined either */
+    ORDINARY = 1 << 2, /* is about a user other than root */
+    LAUNCHED = 1 << 3, /* is about the launcher: the proof runs under one that confines nothing */
+    UNPROVEN =
+        1
+        << 4, /* its mark cannot be shown unconfined: there is nothing to leave, or it needs what only the sandbox has */
+    BEYOND = 1 << 5, /* not a file effect: the modes do not promise to stop it, the table says whether it is */
 };
 
 struct attack {
     const char *name;
-    const char *mark;  /* what the witness looks at: "own", or the beginning of other keys of its */
-    const char *what;  /* a sentence for the table */
+    const char *mark; /* what the witness looks at: "own", or the beginning of other keys of its */
+    const char *what; /* a sentence for the table */
     int (*run)(const struct facts *);
     const char *shell; /* instead of `run`: for sh -c, with OWN, SPRING, NAME, BASE, VICTIM in the environment */
     unsigned flags;
@@ -60,7 +62,7 @@ struct family {
 };
 
 #define FAMILY(variable, label, list)                                                                                  \
-    const struct family variable = {.name = (label), .attacks = (list), .count = sizeof(list) / sizeof(list)[0]}
+    const struct family variable = { .name = (label), .attacks = (list), .count = sizeof(list) / sizeof(list)[0] }
 
 extern const struct family paths_family, files_family, metadata_family, ioctls_family, uring_family, foreign_family,
     namespaces_family, privilege_family, handles_family, knobs_family, processes_family, descriptors_family,

