@@ -109,7 +109,7 @@ static const struct attack list[] = {
     { "knob-oom", "victim:oom", "oom_score_adj of a process outside", oom, NULL, 0 },
     { "knob-oom-first", "knob:", "oom_score_adj of the first process", oom_of_launcher, NULL, ROOT },
     { "knob-binfmt", "knob:", "binfmt_misc: a format registered", binary_format, NULL, ROOT },
-    { "knob-trace", "klog:", "the tracer's marker", tracing, NULL, ROOT },
+    { "knob-trace", "trace:", "the tracer's marker", tracing, NULL, ROOT },
 };
 
 FAMILY(knobs_family, "kernel knobs", list);
