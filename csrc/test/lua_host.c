@@ -2,11 +2,12 @@
  *
  * A sanitizer's runtime must be in the program from its start; preloading it would put it into every command that the
  * specs run as well. So script/sanitize puts this program first in PATH as `lua5.4`. It takes what the specs and the
- * tools use of lua(1): -e CODE, -l MODULE, -, a script, its arguments. */
+ * tools use of lua(1): -e CODE, -l MODULE, -, a script, its arguments; and Ctrl-C, which raises an error in what runs. */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,12 +20,30 @@ static int with_traceback(lua_State *L)
     return 1;
 }
 
+static lua_State *interrupted; /* what a signal handler can reach */
+
+static void raise_interrupt(lua_State *L, lua_Debug *where)
+{
+    (void)where;
+    lua_sethook(L, NULL, 0, 0);
+    luaL_error(L, "interrupted!");
+}
+
+static void on_interrupt(int number)
+{
+    signal(number, SIG_DFL); /* the second one ends the program */
+    lua_sethook(interrupted, raise_interrupt, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+}
+
 static int call(lua_State *L, int arguments)
 {
     int base = lua_gettop(L) - arguments;
     lua_pushcfunction(L, with_traceback);
     lua_insert(L, base);
+    interrupted = L;
+    signal(SIGINT, on_interrupt);
     int status = lua_pcall(L, arguments, 0, base);
+    signal(SIGINT, SIG_DFL);
     if (status != LUA_OK) {
         fprintf(stderr, "lua5.4: %s\n", lua_tostring(L, -1));
     }
