@@ -145,13 +145,13 @@ local function prepare()
   for _, knob in ipairs(knobs) do
     kept[knob] = read(knob)
   end
-  script "chmod 755 . && mkdir own victim home late held input nest nest/room {workspace}"
-  script "echo canary >held/file && echo canary >input/file"
+  script "chmod 755 . && mkdir own victim home late source held input nest nest/room {workspace}"
+  script "echo canary >held/file && echo canary >input/file && echo canary >source/file"
   script "cp {build}/witness setid && chmod 4755 setid"
   script "cp {build}/witness capable && setcap cap_dac_override+ep capable"
-  script "chown -R {uid}:{uid} victim home late held input nest"
+  script "chown -R {uid}:{uid} victim home late source held input nest"
   script("WORKSPACE={workspace} {build}/witness plant {base}/own {uid} " .. quoted(names_of(attacks)))
-  script "find home late held input nest -exec {build}/witness settle {} +"
+  script "find home late source held input nest -exec {build}/witness settle {} +"
   lend_loop()
   delegate_cgroup()
   raise_victim()
@@ -259,8 +259,8 @@ local function run(list)
   local seen = ""
   local background = {}
   local first = list[1]
-  if first.name == "mount-late" then
-    background = { ("(sleep 0.3; mount -t tmpfs -o mode=777 late %s/late) >/dev/null 2>&1 &"):format(base) }
+  if begins(first.name, "mount-late") then
+    background = { ("(sleep 0.3; mount --bind %s/source %s/late) >/dev/null 2>&1 &"):format(base, base) }
   elseif begins(first.mark, "watch:") then
     background = { ("(for i in 1 2 3 4 5 6 7 8 9 10; do ls %s; sleep 0.04; done >%s/watched) 2>/dev/null &"):format(
       first.mark:match(":(.*)"), base) }
@@ -292,7 +292,7 @@ local function clean_up(list)
   local first = list[1]
   if first.name == "path-move-parent" then
     os.rename(base .. "/nest/moved", base .. "/nest/room")
-  elseif first.name == "mount-late" then
+  elseif begins(first.name, "mount-late") then
     os.execute("umount -l " .. base .. "/late 2>/dev/null")
   end
   for line in output("ps -eo pid,args"):gmatch("[^\n]+") do

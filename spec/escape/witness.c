@@ -487,10 +487,9 @@ static int snapshot(const char *base, int count, char **names)
         print_state(text("%s/%s", base, nests[i]), true);
         print_names("nest:", text("%s/%s", base, nests[i]), "");
     }
-    static const char *const trees[] = { "home", "held", "input" };
+    static const char *const trees[] = { "home", "held", "input", "source" };
     for (size_t i = 0; i < sizeof trees / sizeof trees[0]; i++)
         look_at_tree(text("%s:", trees[i]), text("%s/%s", base, trees[i]));
-    print_names("late:", text("%s/late", base), "");
     for (size_t i = 0; i < sizeof knobs / sizeof knobs[0]; i++)
         look_at_content(text("knob:%s", knobs[i]), knobs[i]);
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {

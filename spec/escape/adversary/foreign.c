@@ -75,6 +75,14 @@ static int setflags32(const struct facts *facts)
                           "32-bit system calls");
 }
 
+static int write_hint32(const struct facts *facts)
+{
+    uint64_t hint = 5;
+    (void)facts;
+    return done_or_absent(int80(221, (uint32_t)open("file", O_RDONLY | O_CLOEXEC), 1036, low(&hint, 8), 0, 0),
+                          "32-bit system calls");
+}
+
 /* FS_IOC32_SETFLAGS through the native door: a file system answers the number only to 32-bit callers. */
 static int x32_chmod(const struct facts *facts)
 {
@@ -130,6 +138,7 @@ static const struct attack list[] = {
     { "int80-unlink", "own", "unlink, 32-bit", unlink32, NULL, 0 },
     { "int80-creat", "own", "creat, 32-bit", creat32, NULL, 0 },
     { "int80-setflags", "own", "inode flags, 32-bit", setflags32, NULL, 0 },
+    { "int80-write-hint", "own", "F_SET_RW_HINT, 32-bit", write_hint32, NULL, 0 },
     { "x32-chmod", "own", "chmod, x32", x32_chmod, NULL, 0 },
     { "x32-mkdir", "own", "mkdir, x32", x32_mkdir, NULL, 0 },
     { "x32-setflags", "own", "inode flags, x32", x32_ioctl, NULL, 0 },

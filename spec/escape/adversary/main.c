@@ -3,6 +3,7 @@
  *   adversary list                        the table: name, family, mark, flags, what; tab-separated
  *   adversary run FACTS NAME...           runs these attacks, each in a process of its own; a line for each: name, outcome
  *   adversary linger NAME                 what an attack leaves running
+ *   adversary swap A B SECONDS            exchanges two names, again and again
  *
  * FACTS is a file of NAME=VALUE lines that the driver writes (see `facts_read`). */
 #include "attack.h"
@@ -17,7 +18,9 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { SECONDS_AN_ATTACK = 8, SECONDS_TO_LINGER = 20, TEXTS = 16 };
@@ -266,6 +269,11 @@ int main(int argc, char **argv)
     }
     if (argc == 3 && strcmp(argv[1], "linger") == 0) {
         sleep(SECONDS_TO_LINGER);
+        return 0;
+    }
+    if (argc == 5 && strcmp(argv[1], "swap") == 0) {
+        for (time_t end = time(NULL) + atoi(argv[4]); time(NULL) < end;)
+            syscall(SYS_renameat2, AT_FDCWD, argv[2], AT_FDCWD, argv[3], 2U /* RENAME_EXCHANGE */);
         return 0;
     }
     struct facts facts = { 0 };

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #ifndef SYS_open_tree
@@ -355,19 +356,61 @@ static int fresh_sys(const struct facts *facts)
     return in_new_pid_namespace("sysfs", "kernel/mm/ksm/sleep_millisecs", "21\n");
 }
 
-static int late_mount(const struct facts *facts)
+/* Waits for what the driver mounts while the command runs: a directory of the user's, bound elsewhere. */
+static const char *late_place(const struct facts *facts)
 {
-    struct stat before, now;
     const char *place = text("%s/late", facts->base);
+    struct stat before, now;
+
     if (stat(place, &before) != 0)
-        return REFUSED;
+        return NULL;
     for (int i = 0; i < 150; i++) {
+        if (stat(place, &now) == 0 && now.st_ino != before.st_ino)
+            return place;
         usleep(10000);
-        if (stat(place, &now) == 0 && now.st_dev != before.st_dev)
-            return mark_path(facts, under(place, "mark"), O_CREAT);
     }
     errno = ENXIO;
-    return REFUSED;
+    return NULL;
+}
+
+static int late_create(const struct facts *facts)
+{
+    const char *place = late_place(facts);
+    return place ? mark_path(facts, under(place, "mark"), O_CREAT) : REFUSED;
+}
+
+static int late_write(const struct facts *facts)
+{
+    const char *place = late_place(facts);
+    return place ? mark_path(facts, under(place, "file"), 0) : REFUSED;
+}
+
+static int late_mode(const struct facts *facts)
+{
+    const char *place = late_place(facts);
+    return place ? done_unless_negative(chmod(under(place, "file"), 0777)) : REFUSED;
+}
+
+static int late_times(const struct facts *facts)
+{
+    const struct timespec past[2] = { { .tv_sec = 1000 }, { .tv_sec = 2000 } };
+    const char *place = late_place(facts);
+    return place ? done_unless_negative(utimensat(AT_FDCWD, under(place, "file"), past, 0)) : REFUSED;
+}
+
+static int late_flags(const struct facts *facts)
+{
+    const char *place = late_place(facts);
+    int value = 0x40;
+    if (place == NULL)
+        return REFUSED;
+    return done_unless_negative(ioctl(open(under(place, "file"), O_RDONLY | O_CLOEXEC), 0x40086602UL, &value));
+}
+
+static int late_attribute(const struct facts *facts)
+{
+    const char *place = late_place(facts);
+    return place ? done_unless_negative(setxattr(under(place, "file"), "user.mark", "1", 1, 0)) : REFUSED;
 }
 
 static const struct attack list[] = {
@@ -404,7 +447,13 @@ static const struct attack list[] = {
       NULL, ROOT },
     { "userns-fresh-proc", "knob:", "/proc/sys through a new /proc", fresh_proc, NULL, ROOT },
     { "userns-fresh-sys", "knob:", "/sys through a new /sys", fresh_sys, NULL, ROOT },
-    { "mount-late", "late:", "a file system that is mounted outside while the command runs", late_mount, NULL, ALONE },
+    { "mount-late-create", "source:", "a file made in what is mounted while the command runs", late_create, NULL,
+      ALONE },
+    { "mount-late-write", "source:", "a file written there", late_write, NULL, ALONE },
+    { "mount-late-chmod", "source:", "chmod of a file there", late_mode, NULL, ALONE },
+    { "mount-late-utimensat", "source:", "times of a file there", late_times, NULL, ALONE },
+    { "mount-late-setflags", "source:", "inode flags of a file there", late_flags, NULL, ALONE },
+    { "mount-late-setxattr", "source:", "an extended attribute of a file there", late_attribute, NULL, ALONE },
 };
 
 FAMILY(namespaces_family, "namespaces", list);
