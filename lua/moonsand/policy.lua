@@ -96,6 +96,7 @@ end
 -- @tparam[opt] table options
 -- @string[opt="read-only"] options.mode the default mode
 -- @string[opt] options.workspace_root an absolute path of a directory; the current directory where there is none
+-- @tparam[opt] table options.sessions of `moonsand.session.open`; in memory where there are none
 -- @treturn[1] policy with `mode` and `workspace_root`
 -- @treturn[2] nil
 -- @treturn[2] table error `POLICY_ERROR`
@@ -122,7 +123,52 @@ function policy.new(options)
       return nil, err
     end
   end
-  return setmetatable({ mode = mode, workspace_root = root }, Policy)
+  local sessions = options.sessions
+  if sessions then
+    local outside
+    outside, err = sessions:outside(root)
+    if not outside then
+      return nil, err
+    end
+  end
+  return setmetatable({ mode = mode, workspace_root = root, sessions = sessions }, Policy)
+end
+
+-- The sessions of a policy that has been given none are made with the first one that begins: a command line has none.
+local function sessions_of(self)
+  if not self.sessions then
+    self.sessions = assert(require("moonsand.session").open())
+  end
+  return self.sessions
+end
+
+--- Begin a session of this policy, or find it again: `moonsand.session`'s `begin`.
+-- @string id
+-- @tparam table options `{ cwd = an absolute path }`
+-- @treturn[1] session
+-- @treturn[2] nil
+-- @treturn[2] table error `INVALID_REQUEST` or `POLICY_ERROR`
+function Policy:begin(id, options)
+  return sessions_of(self):begin(id, options)
+end
+
+--- Switch a session's mode until it is switched again: `moonsand.session`'s `switch`.
+-- @param session or its id
+-- @string mode
+-- @treturn[1] boolean true
+-- @treturn[2] nil
+-- @treturn[2] table error `INVALID_REQUEST` or `POLICY_ERROR`
+function Policy:switch(session, mode)
+  return sessions_of(self):switch(session, mode)
+end
+
+--- End a session: its background jobs are stopped, and nothing runs for it any more.
+-- @param session or its id
+-- @treturn[1] boolean true
+-- @treturn[2] nil
+-- @treturn[2] table error `INVALID_REQUEST`
+function Policy:finish(session)
+  return sessions_of(self):finish(session)
 end
 
 local function refuse_kernel_tree(root)
@@ -140,14 +186,23 @@ end
 
 --- The policy of one call.
 -- @tparam[opt] table request
--- @string[opt] request.mode an explicit mode that somebody approved, instead of the default
--- @treturn[1] table `{ mode, workspace_root }`, complete
+-- @string[opt] request.mode an explicit mode that somebody approved, instead of the session's or the default
+-- @param[opt] request.session a session that has begun, or its id: its last switch and its cwd count
+-- @treturn[1] table `{ mode, workspace_root, session_id? }`, complete
 -- @treturn[2] nil
--- @treturn[2] table error `INVALID_REQUEST`: no such mode; `POLICY_ERROR`: the root is gone or was replaced
+-- @treturn[2] table error `INVALID_REQUEST`: no such mode or session; `POLICY_ERROR`: the root is gone or was replaced
 function Policy:resolve(request)
   local mode, root = self.mode, self.workspace_root
+  local id, session, err
+  if request and request.session ~= nil then
+    local sessions = sessions_of(self)
+    session, err = sessions:find(request.session)
+    if not session then
+      return nil, err
+    end
+    mode, root, id = sessions:mode(session) or mode, session.cwd, session.id
+  end
   if request and request.mode ~= nil then
-    local err
     mode, err = check_mode(request.mode, "INVALID_REQUEST")
     if not mode then
       return nil, err
@@ -160,12 +215,65 @@ function Policy:resolve(request)
     return nil, errors.new("POLICY_ERROR", ("workspace root '%s' %s; put the directory back"):format(root, problem))
   end
   if mode == "workspace-write" then
-    local err = refuse_kernel_tree(root)
+    err = refuse_kernel_tree(root)
     if err then
       return nil, err
     end
   end
-  return { mode = mode, workspace_root = root }
+  return { mode = mode, workspace_root = root, session_id = id }
+end
+
+-- What a mode means, for the context of a model. It says nothing of tools, runners or ways to ask for more: those are
+-- other parts' to say, and come and go.
+local meaning = {
+  ["read-only"] = "File policy: read-only. Commands can read files but create, change and delete none "
+    .. "(/dev/null works). The working directory is %s.",
+  ["workspace-write"] = "File policy: workspace-write. Commands can write below %s and in the temporary directory, and "
+    .. "read everything else without changing it.",
+  ["danger-full-access"] = "File policy: danger-full-access. Commands can write wherever this user can. The working "
+    .. "directory is %s.",
+}
+
+-- A snapshot, and what it is remembered by.
+local function snapshot(self, session)
+  local resolved, err = self:resolve { session = session }
+  if not resolved then
+    return nil, err
+  end
+  local root = require("moonsand.visible").line(resolved.workspace_root)
+  return meaning[resolved.mode]:format(root), resolved.session_id or self
+end
+
+--- The current policy in words, for a model's context.
+-- @param[opt] session or its id
+-- @treturn[1] string one line
+-- @treturn[2] nil
+-- @treturn[2] table error as of `resolve`
+function Policy:context(session)
+  local text, key = snapshot(self, session)
+  if not text then
+    return nil, key
+  end
+  self.told = self.told or {}
+  self.told[key] = text
+  return text
+end
+
+--- The policy in words again, where it is another than the model was told: to be appended after the history, so that
+-- what stands before it stays as it is, byte for byte.
+-- @param[opt] session or its id
+-- @treturn[1] string the whole of it, not a difference
+-- @treturn[2] nil when nothing changed
+-- @treturn[3] nil
+-- @treturn[3] table error as of `resolve`
+function Policy:context_update(session)
+  local text, key = snapshot(self, session)
+  if not text then
+    return nil, key
+  elseif self.told and self.told[key] == text then
+    return nil
+  end
+  return self:context(session)
 end
 
 return policy
