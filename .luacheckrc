@@ -2,7 +2,8 @@
 std = "lua54"
 max_line_length = 120
 include_files = {
-    "lua", "spec", "examples", "bench/*.lua", "bin/moonsand", "script/*.lua", "*.rockspec", ".luacheckrc", ".busted",
+    "lua/**/*.lua", "spec/**/*.lua", "examples/**/*.lua", "bench/*.lua",
+    "bin/moonsand", "script/*.lua", "*.rockspec", ".luacheckrc", ".busted",
 }
 exclude_files = { "build*", ".cache" }
 files["spec"].std = "+busted"
