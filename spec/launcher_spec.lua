@@ -354,6 +354,49 @@ describe("the launcher inside another runner", function()
     refused("expect_read_only", inside(bwrap(table.unpack(options)), "true", { "--writable", "/var/tm" }))
   end)
 
+  with_bwrap("accepts a bound directory that shows itself, and refuses one that shows another", function()
+    local directory = scratch()
+    os.execute(("mkdir %s/a %s/b"):format(directory, directory))
+    local a, b = directory .. "/a", directory .. "/b"
+    local honest = concat(HONEST, { "--bind", a, a })
+    assert.is_true(inside(bwrap(table.unpack(honest)), "true", { "--bound", a }).confined)
+    local swapped = concat(HONEST, { "--bind", b, a })
+    refused("expect_read_only", inside(bwrap(table.unpack(swapped)), "echo ran", { "--bound", a }))
+    local below_tmp = concat(HONEST, { "--tmpfs", "/var/tmp", "--bind", a, a })
+    local places = { "--bound", a, "--writable", "/var/tmp" }
+    assert.is_true(inside(bwrap(table.unpack(below_tmp)), "true", places).confined)
+  end)
+
+  with_bwrap("keeps what is mounted later outside", function()
+    if unistd.geteuid() ~= 0 then
+      pending("needs uid 0")
+    end
+    -- In a mount namespace of this test's own, shared as an init system leaves it. The mount comes during the command.
+    local directory = scratch()
+    local words = {
+      LATE = directory .. "/late",
+      BWRAP = "bwrap --die-with-parent --unshare-pid --as-pid-1 " .. table.concat(HONEST, " ")
+        .. " --cap-add CAP_SYS_ADMIN",
+      LAUNCH = LAUNCHER .. " " .. table.concat(EXPECT, " "),
+    }
+    write(directory .. "/script", ([[
+      mount --make-rshared / || exit 77
+      mkdir @LATE
+      @BWRAP -- @LAUNCH -- /bin/bash -c 'sleep 0.5; echo x >@LATE/x; chmod 700 @LATE; true' 2>&1 | cat >/dev/null &
+      sleep 0.2
+      mount -t tmpfs -o mode=755 none @LATE
+      wait
+      ls @LATE
+      stat -c %a @LATE]]):gsub("@(%u+)", words))
+    local pipe = io.popen("unshare -m --propagation private bash " .. directory .. "/script </dev/null")
+    local out = pipe:read("a")
+    local _, _, code = pipe:close()
+    if code == 77 then
+      pending("mounts cannot be shared here")
+    end
+    assert.equal("755\n", out)
+  end)
+
   with_bwrap("refuses capabilities, and for uid 0 a writable /proc", function()
     if unistd.geteuid() ~= 0 then
       pending("needs uid 0")

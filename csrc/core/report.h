@@ -70,8 +70,8 @@ enum ms_gap {
     MS_GAP_TRUNCATE = 1 << 0,     /* Landlock ABI < 3: truncating what may be opened for reading */
     MS_GAP_DEVICE_IOCTL = 1 << 1, /* Landlock ABI < 5: ioctls on device nodes opened for reading */
     MS_GAP_METADATA = 1 << 2,     /* mode bits, owners, times, xattrs, inode flags outside the writable roots */
-    MS_GAP_LATE_MOUNT = 1 << 3, /* bwrap without Landlock: what is mounted later, and is shared, is there as mounted */
-    MS_GAP_UNCHECKED = 1 << 4   /* the launcher was not told what to expect of its runner, so it looked at nothing */
+    MS_GAP_LATE_MOUNT = 1 << 3,   /* bwrap: what is mounted outside later appears inside, as it was mounted */
+    MS_GAP_UNCHECKED = 1 << 4     /* the launcher was not told what to expect of its runner, so it looked at nothing */
 };
 
 struct ms_record {

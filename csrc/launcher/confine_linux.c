@@ -81,24 +81,24 @@ static bool core_goes_elsewhere(void)
     return first == '|' || first == '/' || first == '@';
 }
 
-/* Inside another runner, Landlock is a second wall where the kernel has it: the mounts that the runner made read-only do
- * not cover what is mounted later. */
+/* Inside another runner, Landlock is a second wall where the kernel has it: a read-only mount stops neither the writing to
+ * another process's named pipe nor what an inherited descriptor leads back to. */
 static bool prepare_inside(struct confinement *confinement, const struct options *options, struct failure *failure)
 {
     bool late_mounts = false;
     int abi = landlock_abi();
 
+    if (options->expectations & EXPECT_READ_ONLY)
+        expect_private_mounts();
     if (!expect_all(options, &late_mounts, failure))
         return false;
     if (options->expectations != 0 && !standard_descriptors_harmless(options->stdin_null ? 1 : 0, failure))
         return false;
     if (!(options->expectations & EXPECT_READ_ONLY))
         return true;
-    if (abi > 0)
-        return landlock_prepare_inside(&confinement->ruleset, abi, options, failure);
     if (late_mounts)
         confinement->gaps |= MS_GAP_LATE_MOUNT;
-    return true;
+    return abi == 0 || landlock_prepare_inside(&confinement->ruleset, abi, options, failure);
 }
 
 bool confinement_prepare(struct confinement *confinement, const struct options *options, struct failure *failure)

@@ -9,12 +9,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct mount {
     int id;
     int parent;
+    const char *device; /* major:minor */
+    const char *root;   /* the path in that device's file system that shows at the mount point */
     const char *point;
     const char *type;
     bool read_only;
@@ -111,10 +114,13 @@ static bool parse_line(char *line, struct mount *mount)
     char *super = next_field(&rest);
     if (optional == NULL || type == NULL || source == NULL || super == NULL)
         return false;
+    unescape(field[3]);
     unescape(field[4]);
     *mount = (struct mount){
         .id = atoi(field[0]),
         .parent = atoi(field[1]),
+        .device = field[2],
+        .root = field[3],
         .point = field[4],
         .type = type,
         .read_only = has_option(field[5], "ro") || has_option(super, "ro"),
@@ -221,8 +227,91 @@ static bool locked_away(const struct mount *mount)
     return lstat(mount->point, &status) != 0 && errno == EACCES;
 }
 
-static bool expect_read_only(const struct list *writable, bool capabilityless, bool *late_mounts,
-                             struct failure *failure)
+/* A mount of the tree that the runner was given: it made the topmost read-only. What it put over that tree afterwards is
+ * writable, but for its own /dev and /proc. */
+static bool was_there(const struct mounts *mounts, const struct mount *mount)
+{
+    const struct mount *cover = cover_of(mounts, mount, 0);
+
+    return mount->read_only || (cover != NULL && cover->read_only);
+}
+
+static bool is_runners_own(const struct mount *cover)
+{
+    return strcmp(cover->point, "/dev") == 0 || strcmp(cover->point, "/proc") == 0;
+}
+
+/* The next mount down the path: one that is mounted deeper, the earliest of them, else one on this one's own root. */
+static const struct mount *next_down(const struct mounts *mounts, const struct mount *at, const char *path)
+{
+    const struct mount *cover = NULL;
+
+    for (size_t i = 0; i < mounts->count; i++) {
+        const struct mount *other = &mounts->all[i];
+        if (other->parent != at->id || other->id == at->id || !at_or_below(path, other->point) ||
+            !was_there(mounts, other))
+            continue;
+        if (strcmp(other->point, at->point) != 0)
+            return other;
+        if (!is_runners_own(other))
+            cover = other;
+    }
+    return cover;
+}
+
+/* The mount that had the path before the runner put anything over it. */
+static const struct mount *original_of(const struct mounts *mounts, const char *path)
+{
+    const struct mount *at = &mounts->all[0];
+
+    for (size_t steps = 0; steps <= mounts->count; steps++) {
+        const struct mount *next = next_down(mounts, at, path);
+        if (next == NULL)
+            break;
+        at = next;
+    }
+    return at;
+}
+
+/* What shows at the path is what lay there: the runner went by a name, and somebody may have put a link in its place. */
+static bool bound_to_itself(const struct mounts *mounts, const char *path)
+{
+    const struct mount *bound = NULL, *original = original_of(mounts, path);
+
+    for (size_t i = 0; i < mounts->count; i++)
+        if (strcmp(mounts->all[i].point, path) == 0 && cover_of(mounts, &mounts->all[i], 0) == NULL)
+            bound = &mounts->all[i];
+    if (bound == NULL || strcmp(bound->device, original->device) != 0)
+        return false;
+    /* original->root + the rest of the path, without a slash too many or too few */
+    const char *rest = path + (original->point[1] == '\0' ? 0 : strlen(original->point));
+    size_t length = original->root[1] == '\0' ? 0 : strlen(original->root);
+    if (rest[0] == '/' && rest[1] == '\0')
+        rest++;
+    if (length == 0 && rest[0] == '\0')
+        return strcmp(bound->root, "/") == 0;
+    return strncmp(bound->root, original->root, length) == 0 && strcmp(bound->root + length, rest) == 0;
+}
+
+static bool expect_bound(const struct mounts *mounts, const struct list *bound, struct failure *failure)
+{
+    for (size_t i = 0; i < bound->count; i++)
+        if (!bound_to_itself(mounts, bound->items[i])) {
+            errno = EXDEV;
+            return fail(failure, MS_STAGE_EXPECT_READ_ONLY, bound->items[i]);
+        }
+    return true;
+}
+
+static bool told_of(const char *point, const struct list *places)
+{
+    for (size_t i = 0; i < places->count; i++)
+        if (at_or_below(point, places->items[i]))
+            return true;
+    return false;
+}
+
+static bool expect_read_only(const struct options *options, bool *late_mounts, struct failure *failure)
 {
     static char culprit[4096];
     struct mounts mounts;
@@ -234,12 +323,10 @@ static bool expect_read_only(const struct list *writable, bool capabilityless, b
         *late_mounts = *late_mounts || mount->receives;
         if (mount->read_only)
             continue;
-        bool told = false;
-        for (size_t w = 0; !told && w < writable->count; w++)
-            told = at_or_below(mount->point, writable->items[w]);
-        if (told || harmless(mount) || !reachable(&mounts, mount))
+        if (told_of(mount->point, &options->writable) || told_of(mount->point, &options->bound) || harmless(mount) ||
+            !reachable(&mounts, mount))
             continue;
-        if (capabilityless && locked_away(mount)) {
+        if ((options->expectations & EXPECT_NO_CAPABILITIES) && locked_away(mount)) {
             *late_mounts = true;
             continue;
         }
@@ -247,8 +334,14 @@ static bool expect_read_only(const struct list *writable, bool capabilityless, b
         strncpy(culprit, mount->point, sizeof culprit - 1);
         good = fail(failure, MS_STAGE_EXPECT_READ_ONLY, culprit);
     }
+    good = good && expect_bound(&mounts, &options->bound, failure);
     mounts_free(&mounts);
     return good;
+}
+
+void expect_private_mounts(void)
+{
+    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
 }
 
 bool expect_all(const struct options *options, bool *late_mounts, struct failure *failure)
@@ -259,7 +352,5 @@ bool expect_all(const struct options *options, bool *late_mounts, struct failure
     }
     if ((options->expectations & EXPECT_NO_CAPABILITIES) && !capabilities_expect_none(failure))
         return false;
-    return !(options->expectations & EXPECT_READ_ONLY) ||
-           expect_read_only(&options->writable, (options->expectations & EXPECT_NO_CAPABILITIES) != 0, late_mounts,
-                            failure);
+    return !(options->expectations & EXPECT_READ_ONLY) || expect_read_only(options, late_mounts, failure);
 }

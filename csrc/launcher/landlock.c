@@ -52,7 +52,9 @@ uint32_t landlock_gaps(int abi)
 
 static bool grant(int ruleset, const char *path, uint64_t access, struct failure *failure)
 {
-    int fd = open(path, O_PATH | O_CLOEXEC);
+    /* The host says canonical paths: a link in one was put there since, by somebody who wants the grant elsewhere. */
+    struct open_how_arguments how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_WITHOUT_LINKS };
+    int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
     if (fd < 0)
         return fail(failure, MS_STAGE_LANDLOCK_RULE, path);
     struct stat status;
@@ -136,7 +138,8 @@ bool landlock_prepare_inside(int *ruleset, int abi, const struct options *option
            close_unless(grant(*ruleset, "/", READ & handled, failure) &&
                             grant(*ruleset, "/dev", (READ | TERMINAL) & handled, failure) &&
                             grant(*ruleset, "/proc", (READ | LL_FS_WRITE_FILE) & handled, failure) &&
-                            grant_all(*ruleset, &options->writable, (READ | CHANGE) & handled, failure),
+                            grant_all(*ruleset, &options->writable, (READ | CHANGE) & handled, failure) &&
+                            grant_all(*ruleset, &options->bound, (READ | CHANGE) & handled, failure),
                         ruleset);
 }
 

@@ -21,6 +21,7 @@ enum option {
     OPTION_RW,
     OPTION_EXPECT,
     OPTION_WRITABLE,
+    OPTION_BOUND,
     OPTION_ENV,
     OPTION_UNSET,
 };
@@ -42,11 +43,12 @@ static const struct {
     [OPTION_RW] = { "--rw", "PATH", "Landlock: may be changed too, and what is below it" },
     [OPTION_EXPECT] = { "--expect", "FACT", "refuse unless it is so: pid-1, no-capabilities, read-only" },
     [OPTION_WRITABLE] = { "--writable", "PATH", "with --expect read-only: the mounts from here down may be writable" },
+    [OPTION_BOUND] = { "--bound", "PATH", "the same for a mount that must show what lies at that very path" },
     [OPTION_ENV] = { "--env", "NAME=VALUE", "set in the command's environment" },
     [OPTION_UNSET] = { "--unset", "NAME", "absent from the command's environment" },
 };
 
-enum { OPTION_COUNT = sizeof table / sizeof table[0], LIST_COUNT = 5 };
+enum { OPTION_COUNT = sizeof table / sizeof table[0], LIST_COUNT = 6 };
 
 static void usage(FILE *to)
 {
@@ -134,6 +136,8 @@ static bool apply(struct options *options, enum option option, const char *value
         return parse_expectation(value, &options->expectations);
     case OPTION_WRITABLE:
         return parse_absolute(&options->writable, value);
+    case OPTION_BOUND:
+        return parse_absolute(&options->bound, value);
     case OPTION_ENV:
         if (strchr(value, '=') == NULL || value[0] == '=')
             return refuse("--env", "wants NAME=VALUE");
@@ -165,8 +169,8 @@ bool options_parse(struct options *options, const char **room, int argc, char **
     size_t most = own_words(argc, argv);
 
     *options = (struct options){ .report_fd = -1 };
-    struct list *lists[LIST_COUNT] = { &options->read_only, &options->read_write, &options->writable, &options->set,
-                                       &options->unset };
+    struct list *lists[LIST_COUNT] = { &options->read_only, &options->read_write, &options->writable,
+                                       &options->bound,     &options->set,        &options->unset };
     for (size_t list = 0; list < LIST_COUNT; list++)
         lists[list]->items = room + list * most;
     int i = 1;

@@ -29,6 +29,7 @@ struct options {
     struct list read_write; /* --rw */
     unsigned expectations;  /* enum expectation */
     struct list writable;   /* --writable */
+    struct list bound;      /* --bound */
     struct list set;        /* --env */
     struct list unset;      /* --unset */
     char **argv;            /* the command, ends with NULL; NULL with --probe */

@@ -262,7 +262,7 @@ static void set_gaps(lua_State *L, uint32_t gaps)
         const char *name;
     } names[] = {
         { MS_GAP_TRUNCATE, "truncate" },     { MS_GAP_DEVICE_IOCTL, "device-ioctl" }, { MS_GAP_METADATA, "metadata" },
-        { MS_GAP_LATE_MOUNT, "late_mount" }, { MS_GAP_UNCHECKED, "unchecked" },
+        { MS_GAP_LATE_MOUNT, "late-mount" }, { MS_GAP_UNCHECKED, "unchecked" },
     };
     lua_Integer count = 0;
 

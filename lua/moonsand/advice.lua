@@ -20,9 +20,13 @@ advice.gaps = {
     effect = "mode bits, owners, times, extended attributes and inode flags can change outside the writable places",
     remedy = "a kernel with seccomp filters; in a container, one whose seccomp profile allows them",
   },
-  signal = {
-    effect = "the command can signal the launcher that stops what it leaves behind",
-    remedy = "Linux 6.12 or newer (Landlock ABI 6)",
+  ["late-mount"] = {
+    effect = "what is mounted outside while the command runs appears inside, writable where it is so outside",
+    remedy = "a bwrap that may leave its command CAP_SYS_ADMIN (not one that is setuid root)",
+  },
+  ["own-files"] = {
+    effect = "the command can change moonsand's own files, which run unconfined the next time",
+    remedy = "moonsand installed outside the workspace and /tmp, or with bwrap",
   },
   unchecked = {
     effect = "nothing that the runner did was verified",

@@ -8,7 +8,6 @@
 local stat = require "posix.sys.stat"
 local advice = require "moonsand.advice"
 local machine = require "moonsand.machine"
-local policy_of = require "moonsand.policy"
 local sandbox_of = require "moonsand.sandbox"
 
 local NOEXEC <const> = 8 -- ST_NOEXEC of statvfs(3) on Linux; macOS does not say it there
@@ -56,29 +55,13 @@ local function examine_runner(name, here, root, ground, bash)
   return found
 end
 
--- The directory that a mode makes writable, where this user could replace the file in it: by writing it, or by moving
--- away any directory on the way to it.
-local function replaceable_in(path, places)
-  local access = require("posix.unistd").access
-  for _, place in ipairs(places) do
-    local at = policy_of.at_or_below(path, place) and path or nil
-    while at do
-      if access(at, "w") == 0 then
-        return place
-      end
-      at = at ~= place and (at:match("^(.+)/[^/]*$") or "/") or nil
-    end
-  end
-  return nil
-end
-
 -- moonsand's own files, and where a command could replace them.
 local function examine_own_files(provider, root)
   local list, tmp = {}, require("posix.stdlib").realpath("/tmp")
   for position, path in ipairs(provider:files()) do
     list[position] = {
       path = path,
-      replaceable_in = replaceable_in(path, { root, tmp }),
+      replaceable_in = require("moonsand.sandbox").replaceable_in(path, { root, tmp }),
       writable_by_others = stat.stat(path).st_mode & 2 ~= 0,
       noexec = require("posix.sys.statvfs").statvfs(path).f_flag & NOEXEC ~= 0,
     }

@@ -138,6 +138,7 @@ function sandbox.new(options)
     facts = { launcher = core.launcher_path(), root_user = core.geteuid() == 0, tmp = stdlib.realpath("/tmp") },
     programs = {}, -- by runner, then by root: where programs may be taken from depends on it
     refusals = {}, -- by runner: why it was given up
+    exposed = {}, -- by root: the gaps that moonsand's own files make there
     enforcement = {}, -- by runner, then by mode: as the last run's report said
     verdict = nil, -- the runner that confined something
   }, Sandbox)
@@ -195,6 +196,42 @@ local function own_files(self)
   return self.facts.own_files
 end
 
+--- The place in which a command could replace a file of moonsand's: by writing it, or by moving away any directory on
+-- the way to it.
+-- @string path of the file, canonical
+-- @tparam {string,...} places that commands may write, canonical
+-- @treturn ?string the place, or nil: it is out of their reach
+function sandbox.replaceable_in(path, places)
+  local access, at_or_below = require("posix.unistd").access, require("moonsand.policy").at_or_below
+  for _, place in ipairs(places) do
+    local at = at_or_below(path, place) and path or nil
+    while at do
+      if access(at, "w") == 0 then
+        return place
+      end
+      at = at ~= place and (at:match("^(.+)/[^/]*$") or "/") or nil
+    end
+  end
+  return nil
+end
+
+-- What this host knows to be open under a runner, whatever the launcher reports: Landlock's grants have no exceptions,
+-- so that moonsand's own files in a writable place are the command's to change, and run unconfined the next time.
+local function known_gaps(self, name, policy)
+  if name ~= "landlock" or policy.mode ~= "workspace-write" then
+    return nil
+  end
+  local known = self.exposed[policy.workspace_root]
+  if known == nil then
+    known = false
+    for _, path in ipairs(own_files(self)) do
+      known = known or (sandbox.replaceable_in(path, { policy.workspace_root, self.facts.tmp }) and { "own-files" })
+    end
+    self.exposed[policy.workspace_root] = known
+  end
+  return known or nil
+end
+
 -- The temporary directory that macOS gives each user.
 local function user_temporary_directory()
   local path = os.getenv("TMPDIR")
@@ -244,6 +281,7 @@ local function wrap_with(self, name, argv, policy, launch)
     runner = name,
     mode = policy.mode,
     enforcement = custom and "full" or (self.enforcement[name] or {})[policy.mode],
+    gaps = known_gaps(self, name, policy),
     denial_signatures = self.denials[name],
     runner_failure_rules = self.rules[name],
     asserted = custom or nil,
@@ -325,7 +363,8 @@ end
 --   unconfirmed runner of several is probed; `quiet`: what a failing runner prints would be seen, so any unconfirmed
 --   one is probed
 -- @treturn[1] table wrap: `argv`, `runner`, `mode`, `enforcement` (`full` or `partial` as far as it is known before
---   the run), `denial_signatures`, `runner_failure_rules`, `confine_timeout_ms?`, `asserted?` (enforcement is
+--   the run), `gaps?` (known of before the run), `denial_signatures`,
+--   `runner_failure_rules`, `confine_timeout_ms?`, `asserted?` (enforcement is
 --   the operator's word), `report_optional?`
 -- @treturn[2] nil
 -- @treturn[2] table error `SANDBOX_UNAVAILABLE`; `START_FAILED`, where the machine had no room for a probe
@@ -369,7 +408,7 @@ function Sandbox:confirmed(wrap, status)
   if status and status.gaps and not wrap.asserted then
     local by_mode = self.enforcement[wrap.runner] or {}
     self.enforcement[wrap.runner] = by_mode
-    by_mode[wrap.mode] = #status.gaps == 0 and "full" or "partial"
+    by_mode[wrap.mode] = #status.gaps == 0 and not wrap.gaps and "full" or "partial"
   end
 end
 
@@ -423,6 +462,15 @@ function Sandbox:files()
   return own_files(self)
 end
 
+--- The effects that a run did not cover: the report's, and those that the host knows of.
+-- @tparam table status of a process
+-- @tparam table wrap
+-- @treturn {string,...} names, for `advice.gaps`
+function sandbox.all_gaps(status, wrap)
+  local all = status.gaps or {}
+  return wrap.gaps and table.move(wrap.gaps, 1, #wrap.gaps, #all + 1, table.move(all, 1, #all, 1, {})) or all
+end
+
 --- Run something harmless under one runner, with the profile of a policy, and say what came of it.
 --
 -- That it was *confined* is the answer; how the command ended is not.
@@ -466,7 +514,7 @@ function Sandbox:probe(name, policy, argv)
   end
   return {
     confined = confined,
-    gaps = status.gaps or {},
+    gaps = sandbox.all_gaps(status, wrap),
     landlock_abi = status.landlock_abi,
     detail = not confined and describe(status, (process:read("stderr", 0))) or nil,
     argv = wrap.argv,

@@ -198,8 +198,8 @@ local function sandbox_facts(status, wrap, policy, stderr)
   local enforcement, gaps = wrap.enforcement, nil
   if status.confined and not wrap.asserted then
     enforcement = "full"
-    if status.gaps[1] then
-      enforcement, gaps = "partial", status.gaps
+    if status.gaps[1] or wrap.gaps then
+      enforcement, gaps = "partial", require("moonsand.sandbox").all_gaps(status, wrap)
     end
   end
   return {

@@ -120,9 +120,11 @@ end
 -- @treturn {string,...}
 function bwrap.wrap(argv, policy, facts)
   local options, writable = bwrap.profile(policy, facts)
+  -- For the launcher, which makes the mounts private and gives it up: what is mounted outside from then on stays there.
+  add(options, "--cap-add", "CAP_SYS_ADMIN")
   local expectations = { "--expect", "pid-1", "--expect", "no-capabilities", "--expect", "read-only" }
   for _, place in ipairs(writable) do
-    add(expectations, "--writable", place)
+    add(expectations, place == policy.workspace_root and "--bound" or "--writable", place)
   end
   local list = table.move(options, 1, #options, 2, { facts.program })
   list[#list + 1] = "--"
