@@ -15,7 +15,8 @@ struct confinement {
     int ruleset;   /* -1: none */
     bool no_core;  /* a crash leaves nothing behind */
     bool brokered;
-    int listener; /* the broker's, once the command is confined; -1: none */
+    struct list roots; /* at and below which the broker lets metadata change */
+    int listener;      /* the broker's, once the command is confined; -1: none */
 };
 
 /* In the launcher, before there is a child: verifies what was to be expected, builds what the command will be put
@@ -26,7 +27,7 @@ bool confinement_prepare(struct confinement *confinement, const struct options *
 bool confinement_enter(struct confinement *confinement, struct failure *failure);
 
 /* Answers one request on `listener`; closes it when it is dead. */
-void confinement_serve(struct confinement *confinement, const struct options *options);
+void confinement_serve(struct confinement *confinement);
 
 /* Enforces a ruleset in this process, looks whether it holds, and prints how complete it is. The exit status. */
 int confinement_probe(void);

@@ -38,10 +38,9 @@ bool confinement_enter(struct confinement *confinement, struct failure *failure)
     return true;
 }
 
-void confinement_serve(struct confinement *confinement, const struct options *options)
+void confinement_serve(struct confinement *confinement)
 {
     (void)confinement;
-    (void)options;
 }
 
 int confinement_probe(void)

@@ -20,6 +20,9 @@
 
 static struct filter_program program;
 
+/* Where the mounts govern metadata, the broker is there for the device nodes alone. */
+static const char *everywhere[] = { "/" };
+
 /* A directory among the grants to write: its metadata may change, so that the fence must ask. */
 static bool grants_directory(const struct list *read_write)
 {
@@ -39,10 +42,10 @@ static bool prepare_landlock(struct confinement *confinement, const struct optio
     confinement->gaps |= landlock_gaps(confinement->abi);
     if (!landlock_prepare(&confinement->ruleset, confinement->abi, options, failure))
         return false;
-    confinement->brokered = grants_directory(&options->read_write);
+    confinement->roots = options->read_write;
     fence->landlock = true;
     fence->refusal = EACCES;
-    fence->metadata = confinement->brokered ? METADATA_ASKED : METADATA_DENIED;
+    fence->metadata = grants_directory(&options->read_write) ? METADATA_ASKED : METADATA_DENIED;
     fence->guarded = confinement->abi < 6 ? (int32_t)getpid() : 0;
     return true;
 }
@@ -81,9 +84,30 @@ static bool core_goes_elsewhere(void)
     return first == '|' || first == '/' || first == '@';
 }
 
+/* The places that a runner around this one left writable, as one list. */
+static bool gather_writable(struct confinement *confinement, const struct options *options, struct failure *failure)
+{
+    static const char *places[32];
+    const struct list *lists[] = { &options->writable, &options->bound };
+    struct list *roots = &confinement->roots;
+
+    *roots = (struct list){ .items = places };
+    for (size_t list = 0; list < 2; list++)
+        for (size_t i = 0; i < lists[list]->count; i++) {
+            if (roots->count == sizeof places / sizeof places[0]) {
+                errno = E2BIG;
+                return fail(failure, MS_STAGE_BROKER, NULL);
+            }
+            places[roots->count++] = lists[list]->items[i];
+        }
+    return true;
+}
+
 /* Inside another runner, Landlock is a second wall where the kernel has it: a read-only mount stops neither the writing to
- * another process's named pipe nor what an inherited descriptor leads back to. */
-static bool prepare_inside(struct confinement *confinement, const struct options *options, struct failure *failure)
+ * another process's named pipe nor what an inherited descriptor leads back to. And where mounts that are made later do
+ * appear, it governs what they hold, and the broker their metadata. */
+static bool prepare_inside(struct confinement *confinement, const struct options *options, struct fence *fence,
+                           struct failure *failure)
 {
     bool late_mounts = false;
     int abi = landlock_abi();
@@ -96,8 +120,13 @@ static bool prepare_inside(struct confinement *confinement, const struct options
         return false;
     if (!(options->expectations & EXPECT_READ_ONLY))
         return true;
-    if (late_mounts)
+    if (late_mounts && abi > 0) {
+        fence->metadata = METADATA_ASKED;
+        if (!gather_writable(confinement, options, failure))
+            return false;
+    } else if (late_mounts) {
         confinement->gaps |= MS_GAP_LATE_MOUNT;
+    }
     return abi == 0 || landlock_prepare_inside(&confinement->ruleset, abi, options, failure);
 }
 
@@ -114,12 +143,13 @@ bool confinement_prepare(struct confinement *confinement, const struct options *
         .refusal = EROFS,
     };
     bool landlock = options->read_only.count > 0 || options->read_write.count > 0;
-    confinement->brokered = user_zero;
+    confinement->roots = (struct list){ .items = everywhere, .count = 1 };
     confinement->no_core = core_goes_elsewhere();
     if (landlock ? !expect_all(options, &(bool){ false }, failure) ||
                        !prepare_landlock(confinement, options, &fence, failure)
-                 : !prepare_inside(confinement, options, failure))
+                 : !prepare_inside(confinement, options, &fence, failure))
         return false;
+    confinement->brokered = fence.metadata == METADATA_ASKED;
     if (!fence_build(&fence, &program, failure))
         return false;
     /* The broker must not be able to do more than the command could by itself. */
@@ -142,14 +172,9 @@ bool confinement_enter(struct confinement *confinement, struct failure *failure)
     return fence_enter(&program, confinement->brokered ? &confinement->listener : NULL, failure);
 }
 
-void confinement_serve(struct confinement *confinement, const struct options *options)
+void confinement_serve(struct confinement *confinement)
 {
-    static const char *everywhere[] = { "/" };
-    const struct list mounts_govern = { .items = everywhere, .count = 1 };
-    bool landlock = confinement->abi > 0;
-
-    if (broker_serve(confinement->listener, landlock ? &options->read_write : &mounts_govern,
-                     landlock ? EACCES : EROFS))
+    if (broker_serve(confinement->listener, &confinement->roots, confinement->abi > 0 ? EACCES : EROFS))
         return;
     close(confinement->listener);
     confinement->listener = -1;

@@ -336,7 +336,7 @@ static void emit_foreign(struct assembler *a)
 
     emit(a, FILTER_JUMP_EQUAL, 0, 0, NATIVE_ARCHITECTURE);
 #ifdef FOREIGN_IOCTL
-    if (!a->fence->landlock && !a->fence->user_zero) {
+    if (a->fence->metadata == METADATA_FREE) {
         const uint8_t past_fcntl = 5;
 
         emit(a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, number));

@@ -288,7 +288,7 @@ static void watch(struct launch *launch, int timeout_ms)
     if (ready <= 0)
         return;
     if (watched[1].revents & POLLIN) {
-        confinement_serve(&launch->confinement, &launch->options);
+        confinement_serve(&launch->confinement);
     } else if (watched[1].revents != 0) { /* nobody is behind the fence any more */
         close(launch->confinement.listener);
         launch->confinement.listener = -1;

@@ -58,7 +58,7 @@ for _, runner in ipairs { "bwrap", "landlock" } do
       assert.is_false(world.exists(directory .. "/outside/new"))
     end)
 
-    it("moonsand's own files, when they lie in the workspace, are not the command's to replace", function()
+    it("moonsand's own files in the workspace are not the command's to replace, or it is said that they are", function()
       local why = obstacle(runner)
       if why then
         pending(why)
@@ -70,13 +70,13 @@ for _, runner in ipairs { "bwrap", "landlock" } do
         directory, directory, tree, own[3], tree, own[1], tree, own[2], tree, directory)
       local script = ([[
         local shell = require "moonsand".shell { mode = "workspace-write", workspace_root = %q, runner = %q }
-        if shell then
-          shell:run { command = %q, workdir = "/" }
-        end]]):format(directory, runner, command)
-      os.execute(("LUA_PATH='%s/lua/?.lua;%s/lua/?/init.lua;;' LUA_CPATH='%s/build/?.so;;' lua5.4 - <<'END'\n%s\nEND"):
-        format(tree, tree, tree, script))
+        local result = shell and shell:run { command = %q, workdir = "/" }
+        io.write(result and result.sandbox.gaps and table.concat(result.sandbox.gaps, " ") or "")]]):format(directory, runner, command)
+      local admitted = io.popen(("LUA_PATH='%s/lua/?.lua;%s/lua/?/init.lua;;' LUA_CPATH='%s/build/?.so;;' lua5.4 - <<'END'\n%s\nEND"):
+        format(tree, tree, tree, script)):read("a")
       for _, name in ipairs(own) do
-        assert(runs(("cmp .%s %s%s"):format(name, tree, name)), name .. " was replaced")
+        local intact = runs(("cmp .%s %s%s"):format(name, tree, name))
+        assert(intact or admitted:find("own-files", 1, true), name .. " was replaced, and nobody said that it could")
       end
     end)
   end)
