@@ -71,9 +71,10 @@ for _, runner in ipairs { "bwrap", "landlock" } do
       local script = ([[
         local shell = require "moonsand".shell { mode = "workspace-write", workspace_root = %q, runner = %q }
         local result = shell and shell:run { command = %q, workdir = "/" }
-        io.write(result and result.sandbox.gaps and table.concat(result.sandbox.gaps, " ") or "")]]):format(directory, runner, command)
-      local admitted = io.popen(("LUA_PATH='%s/lua/?.lua;%s/lua/?/init.lua;;' LUA_CPATH='%s/build/?.so;;' lua5.4 - <<'END'\n%s\nEND"):
-        format(tree, tree, tree, script)):read("a")
+        io.write(result and result.sandbox.gaps and table.concat(result.sandbox.gaps, " ") or "")]]):format(
+          directory, runner, command)
+      local paths = ("LUA_PATH='%s/lua/?.lua;%s/lua/?/init.lua;;' LUA_CPATH='%s/build/?.so;;'"):format(tree, tree, tree)
+      local admitted = io.popen(("%s lua5.4 - <<'END'\n%s\nEND"):format(paths, script)):read("a")
       for _, name in ipairs(own) do
         local intact = runs(("cmp .%s %s%s"):format(name, tree, name))
         assert(intact or admitted:find("own-files", 1, true), name .. " was replaced, and nobody said that it could")
