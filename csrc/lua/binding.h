@@ -45,4 +45,7 @@ void ms_lua_open_terminal(lua_State *L);
 /* core.terminal */
 int ms_lua_terminal(lua_State *L);
 
+/* core.bounded */
+int ms_lua_bounded(lua_State *L);
+
 #endif

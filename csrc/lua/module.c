@@ -230,6 +230,7 @@ __attribute__((visibility("default"))) int luaopen_moonsand_core(lua_State *L)
         { "spawn", ms_lua_spawn },
         { "probe", core_probe },
         { "terminal", ms_lua_terminal },
+        { "bounded", ms_lua_bounded },
         { "environ", core_environ },
         { "find_program", core_find_program },
         { "geteuid", core_geteuid },
