@@ -14,6 +14,8 @@ cli.commands = {
   { "exec", "run a program confined, with this terminal and standard input and output" },
   { "doctor", "say which sandbox runners work here, why or why not, and what to do" },
   { "explain", "show the policy and the exact command line, without running anything" },
+  { "policy", "check an operator's policy script, or explain what it decides about a command" },
+  { "audit", "show an audit log as a table" },
 }
 
 --- The help of moonsand itself.
@@ -74,11 +76,18 @@ local function dispatch(words)
   end
   local command = require("moonsand.cli." .. name)
   local options = require "moonsand.cli.options"
-  local parsed, wrong = options.read(command, words, 2)
+  local from = 2
+  if name == "policy" and words[2] and words[2]:sub(1, 1) ~= "-" then
+    from = 3 -- its options come after the verb, too
+  end
+  local parsed, wrong = options.read(command, words, from)
   if not parsed then
     return output.usage(wrong, name, wants_json(words))
   elseif parsed.help then
     return output.print(options.help(command)) or output.status.ok
+  end
+  if from == 3 then
+    table.insert(parsed.operand, 1, words[2])
   end
   return command.main(parsed)
 end

@@ -432,6 +432,7 @@ end
 -- @treturn[1] table the policy
 -- @treturn[2] nil
 -- @treturn[2] table error: nothing may run
+-- @treturn[2] ?table the verdict, where there is one
 function Script:policy_for(asked, policy, default)
   local base = { mode = default or policy.mode, workspace_root = policy.workspace_root }
   local verdict, err = self:decide(asked, base)
@@ -440,7 +441,7 @@ function Script:policy_for(asked, policy, default)
   end
   err = operator.refusal(verdict)
   if err and not (asked.mode and verdict.decision == "ask") then
-    return nil, err
+    return nil, err, verdict
   end
   local resolved = {}
   for name, value in pairs(policy) do

@@ -13,7 +13,7 @@ local exec = {
   about = "Runs PROGRAM with exactly these arguments, confined, in this terminal or with these files as its input and\n"
     .. "output. Exit status: the program's own; 128+n when it died of signal n; 125 no sandbox could confine it\n"
     .. "(nothing ran); 126, 127 it could not be started; 2 usage. With --json an error is printed as JSON.",
-  options = { "mode", "workspace", "workdir", "runner", "json", "help" },
+  options = { "mode", "workspace", "workdir", "runner", "policy", "audit", "json", "help" },
   operand = "argv",
 }
 
@@ -91,19 +91,32 @@ local function attempt(asked, policy, argv, env, launch_env, terminal)
   return status, relayed
 end
 
+-- The argv as one line in the log.
+local function record(asked, parsed, verdict, policy, status, err)
+  if asked.log then
+    local line = require("moonsand.cli.explain").command_line(parsed.operand)
+    setup.record(asked, line, verdict, policy, status, err)
+  end
+end
+
 --- Run it.
 -- @tparam table parsed of `moonsand.cli.options`
 -- @treturn integer exit status
 function exec.main(parsed)
-  local asked, policy, argv, terminal, err, failure
+  local asked, policy, argv, terminal, err, failure, verdict
   asked, err = setup.read(parsed)
   if asked then
-    policy, err = asked.policy:resolve()
+    policy, err, verdict = setup.resolve(asked, { argv = parsed.operand, workdir = asked.workdir })
+    if not policy then
+      record(asked, parsed, verdict, nil, nil, err)
+    end
   end
   if not policy then
     return output.fail(err, parsed.json)
   end
-  local env, launch_env, path = require("moonsand.environment").new():compose { policy = policy, terminal = true }
+  local env, launch_env, path = require("moonsand.environment").new {
+    keep = asked.env.keep, drop = asked.env.drop, env = asked.env.set,
+  }:compose { policy = policy, terminal = true }
   argv, err = with_path(parsed.operand, path)
   if not argv then
     return output.fail(err, parsed.json)
@@ -117,6 +130,7 @@ function exec.main(parsed)
   repeat
     status, relayed, again, said = attempt(asked, policy, argv, env, launch_env, held)
   until not again
+  record(asked, parsed, verdict, policy, status, relayed)
   held:close() -- the user's terminal is itself again, before anything is said on it
   if not status then
     return said and not parsed.json and output.failure_status(relayed) or output.fail(relayed, parsed.json)

@@ -9,7 +9,7 @@ local explain = {
   usage = "explain [options] COMMAND",
   about = "Shows the policy and the exact command line with which `moonsand run` would run COMMAND. Runs nothing, so\n"
     .. "whether the runner works here is not known: `moonsand doctor` tries.",
-  options = { "mode", "workspace", "workdir", "runner", "json", "help" },
+  options = { "mode", "workspace", "workdir", "runner", "policy", "json", "help" },
   operand = "command",
 }
 
@@ -86,9 +86,10 @@ end
 -- @treturn integer exit status
 function explain.main(parsed)
   local asked, policy, err
+  parsed.dry = true
   asked, err = setup.read(parsed)
   if asked then
-    policy, err = asked.policy:resolve()
+    policy, err = setup.resolve(asked, { command = parsed.operand, workdir = asked.workdir })
   end
   local spec
   if policy then
@@ -99,7 +100,9 @@ function explain.main(parsed)
     return output.fail(err, parsed.json)
   end
   local confined = policy.mode ~= "danger-full-access"
-  local _, launch_env, path = require("moonsand.environment").new():compose { policy = policy, confined = confined }
+  local _, launch_env, path = require("moonsand.environment").new {
+    keep = asked.env.keep, drop = asked.env.drop, env = asked.env.set,
+  }:compose { policy = policy, confined = confined }
   local argv = require("moonsand.executor.command").argv(spec.command, path)
   local wrap
   wrap, err = setup.wrap(asked, policy, argv, { chdir = spec.workdir, stdin_null = true, env = launch_env })

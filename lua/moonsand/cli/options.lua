@@ -19,6 +19,13 @@ options.all = {
   runner = { value = "R", help = "bwrap, landlock or seatbelt, and no other (default: the best that works)" },
   ["timeout-ms"] = { value = "N", help = "stop the command after N ms (default: 120000)" },
   ["max-output-bytes"] = { value = "N", help = "keep the last N bytes of each stream (default: 64000)" },
+  policy = { value = "FILE", help = "an operator's policy script (`moonsand policy check` tries it)" },
+  audit = { value = "FILE", help = "append a line about the command to this log (`moonsand audit` shows it)" },
+  session = { value = "ID", help = "only of this session" },
+  decision = { value = "D", help = "only with this decision: default, allow, ask or forbid" },
+  outcome = { value = "O", help = "only with this outcome: exited, killed, timed-out, refused, ..." },
+  since = { value = "TIME", help = "only from then on, such as 2030-01-31 or 2030-01-31T12:00" },
+  last = { value = "N", help = "the last N of them" },
   json = { help = "print one JSON object" },
   help = { help = "print this, and exit" },
 }
@@ -36,6 +43,7 @@ local function read_count(text)
 end
 options.all["timeout-ms"].read = read_count
 options.all["max-output-bytes"].read = read_count
+options.all.last.read = read_count
 
 local function known_names(command)
   local names = {}
@@ -110,6 +118,9 @@ local operands_of = {
     return true
   end,
   command = read_command,
+  words = function(operands)
+    return operands
+  end,
   argv = function(operands)
     if not operands[1] then
       return nil, "a program to run is missing; give it as in: moonsand exec -- make test"

@@ -10,7 +10,8 @@ local run = {
   about = "Runs COMMAND, one string, with bash, confined; prints what a model would see of it.\n"
     .. "Exit status: the command's own; 128+n when it died of signal n; 124 timed out; 125 no sandbox could\n"
     .. "confine it (nothing ran); 126, 127 it could not be started; 2 usage.",
-  options = { "mode", "workspace", "workdir", "runner", "timeout-ms", "max-output-bytes", "json", "help" },
+  options = { "mode", "workspace", "workdir", "runner", "timeout-ms", "max-output-bytes", "policy", "audit", "json",
+    "help" },
   operand = "command",
 }
 
@@ -39,8 +40,8 @@ function run.facts(result)
 end
 
 -- What is read in a terminal or a file ends with a newline.
-local function as_text(result)
-  local text = require("moonsand.markers").render(result)
+local function as_text(result, script)
+  local text = require("moonsand.markers").render(result, script and { markers = script.markers })
   return text:sub(-1) == "\n" and text or text .. "\n"
 end
 
@@ -61,16 +62,22 @@ function run.main(parsed)
     max_timeout_ms = timeout_ms, -- the cap is for models; whoever types a number means it
     max_output_bytes = parsed["max-output-bytes"],
     keep_spill = true,
+    operator = asked.operator,
+    keep = asked.env.keep, drop = asked.env.drop, env = asked.env.set,
   }
   if not shell then
     return output.fail(err, parsed.json)
   end
-  local result
-  result, err = shell:run { command = parsed.operand, workdir = asked.workdir }
+  local spec, result, verdict
+  spec, err, verdict = shell:resolve { command = parsed.operand, workdir = asked.workdir }
+  if spec then
+    result, err = shell:run(spec)
+  end
+  setup.record(asked, parsed.operand, verdict, spec and spec.policy, result, err)
   if not result then
     return output.fail(err, parsed.json)
   end
-  local unwritable = output.print(parsed.json and output.encode(run.facts(result)) or as_text(result))
+  local unwritable = output.print(parsed.json and output.encode(run.facts(result)) or as_text(result, asked.operator))
   return unwritable or output.exit_status(result)
 end
 

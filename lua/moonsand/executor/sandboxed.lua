@@ -27,7 +27,7 @@ local policy_options = { "mode", "workspace_root" }
 local sandbox_options = {
   "runner", "runner_command", "runner_failure_signatures", "probe_timeout_ms", "denial_signatures", "own_files",
 }
-local known_options = { policy = true, sandbox = true }
+local known_options = { policy = true, sandbox = true, operator = true }
 for _, names in ipairs { policy_options, sandbox_options } do
   for _, name in ipairs(names) do
     known_options[name] = true
@@ -52,6 +52,7 @@ end
 -- @tparam[opt] table options.policy instead of these two: a policy that is shared with others
 -- @string[opt] options.runner and the other options of `moonsand.sandbox`
 -- @tparam[opt] table options.sandbox instead of these: a sandbox that is shared
+-- @tparam[opt] table options.operator an operator's script (`moonsand.operator`), which decides about each command
 -- @tparam[opt] table options.env and the rest: as of `moonsand.executor.local`
 -- @treturn[1] table the executor
 -- @treturn[2] nil
@@ -81,6 +82,7 @@ function sandboxed.new(options)
   return setmetatable({
     sandbox_mode = policy.mode,
     policy = policy,
+    operator = options.operator,
     sandbox = sandbox,
     settings = settings,
     keep_spill = options.keep_spill,
@@ -89,6 +91,19 @@ function sandboxed.new(options)
     handles = unconfined.handles,
     spill_dirs = {},
   }, Sandboxed)
+end
+
+-- The operator's script decides over the mode that holds without an approved one.
+local function consult(self, asked, policy)
+  local default = policy.mode
+  if asked.mode then
+    local base, err = self.policy:resolve { session = asked.session }
+    if not base then
+      return nil, err
+    end
+    default = base.mode
+  end
+  return self.operator:policy_for(asked, policy, default)
 end
 
 --- Check a request, fill in what it does not say, and stamp its policy.
@@ -104,7 +119,16 @@ function Sandboxed:resolve(asked)
   if not policy then
     return nil, err
   end
-  return request.resolve(asked, self.settings, policy.workspace_root, policy)
+  local verdict
+  if self.operator and asked.command then
+    policy, err, verdict = consult(self, asked, policy)
+    if not policy then
+      return nil, err, verdict
+    end
+  end
+  local spec
+  spec, err = request.resolve(asked, self.settings, policy.workspace_root, policy)
+  return spec, err, verdict
 end
 
 -- Whether a spec may be run here: one without a policy is not.
