@@ -128,4 +128,8 @@ function classify.last_line(text)
   return last
 end
 
-return classify
+-- A host replaces a function by assigning to it; what is no function is refused there.
+return require("moonsand.overridable")("classify", classify, function(name, value)
+  local expected = name == "executable_class" and "table" or "function"
+  return type(value) ~= expected and ("a %s is expected, not a %s"):format(expected, type(value)) or nil
+end)

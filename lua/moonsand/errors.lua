@@ -18,9 +18,13 @@ errors.codes = {
   INVALID_REQUEST = true, -- the request names a value that cannot be used; nothing was run
   POLICY_ERROR = true, -- the policy, its workspace or the operator's script is not usable
   ESCALATION_INVALID = true, -- the arguments of an escalation do not make sense together
-  ESCALATION_UNAVAILABLE = true, -- nobody can be asked
+  ESCALATION_NOT_WIDER = true, -- the mode asked for allows nothing that is not allowed already; nobody was asked
+  ESCALATION_NO_APPROVER = true, -- there is nobody to ask
+  ESCALATION_UNAVAILABLE = true, -- whoever is to be asked could not be reached
   ESCALATION_REJECTED = true, -- somebody was asked, and said no
   ESCALATION_CANCELLED = true, -- the question was withdrawn
+  ESCALATION_FAILED = true, -- whoever was asked failed, or gave no valid answer
+  ESCALATION_TIMED_OUT = true, -- no answer came in time
   ABORTED = true, -- cancelled before the command was started
 }
 

@@ -40,16 +40,22 @@ end
 
 -- Modules that are fields of this one.
 local modules = {
+  approval = "moonsand.approval",
   classify = "moonsand.classify",
   environment = "moonsand.environment",
   errors = "moonsand.errors",
+  escalation = "moonsand.escalation",
+  jobs = "moonsand.jobs",
   markers = "moonsand.markers",
   policy = "moonsand.policy",
   sandbox = "moonsand.sandbox",
+  session = "moonsand.session",
   signatures = "moonsand.signatures",
+  tool = "moonsand.tool",
 }
 
---- The modules `classify`, `environment`, `errors`, `markers`, `policy`, `sandbox` and `signatures`; and `version`.
+--- The modules `approval`, `classify`, `environment`, `errors`, `escalation`, `jobs`, `markers`, `policy`, `sandbox`,
+-- `session`, `signatures` and `tool`; and `version`.
 -- @table fields
 return setmetatable(moonsand, {
   __index = function(_, name)

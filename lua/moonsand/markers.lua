@@ -44,13 +44,74 @@ markers.lines = {
   end,
 }
 
+-- The lines as they are here, for where a host's own function fails.
+local defaults = {}
+for name, line in pairs(markers.lines) do
+  defaults[name] = line
+end
+
+-- What is wrong with a line that is to replace one, or nil.
+local function fault(_, line)
+  if type(line) == "function" or line == false then
+    return nil
+  elseif type(line) ~= "string" then
+    return ("a string, a function, or false for no line is expected, not a %s"):format(type(line))
+  elseif not line:find("%S") then
+    return "must not be empty; false leaves the line out"
+  elseif line:find("[\r\n]") then
+    return "must be a single line"
+  end
+  return nil
+end
+markers.lines = require("moonsand.overridable")("markers.lines", markers.lines, fault)
+
+--- Check lines that are to replace some of `markers.lines`, before there is anything to render.
+-- @tparam {[string]=string|function|false} lines by name; a function is given facts and returns a line, false leaves
+--   the line out
+-- @treturn[1] boolean true
+-- @treturn[2] nil
+-- @treturn[2] string what is wrong, naming the line
+function markers.check(lines)
+  if type(lines) ~= "table" then
+    return nil, ("markers: a table of lines is expected, not a %s"):format(type(lines))
+  end
+  for name, line in pairs(lines) do
+    local what = fault(name, line)
+    if defaults[name] == nil then
+      local known = {}
+      for other in pairs(defaults) do
+        known[#known + 1] = other
+      end
+      table.sort(known)
+      what = "there is no such line" .. require("moonsand.nearest").hint(tostring(name), known)
+    end
+    if what then
+      return nil, ("markers.%s: %s"):format(tostring(name), what)
+    end
+  end
+  return true
+end
+
+local function call_default(name, facts)
+  local line = defaults[name]
+  return type(line) == "function" and line(facts) or line
+end
+
+-- A line for these facts. A host's function that raises, or returns what is no line, does not cost the model the fact.
 local function say(overrides, name, facts)
   local line = overrides and overrides[name]
   if line == nil then
     line = markers.lines[name]
   end
   if type(line) == "function" then
-    line = line(facts)
+    if line == defaults[name] then
+      return line(facts)
+    end
+    local worked, made = pcall(line, facts)
+    if not worked or (made and (type(made) ~= "string" or made:find("[\r\n]"))) then
+      return call_default(name, facts)
+    end
+    line = made
   end
   return line
 end
@@ -255,7 +316,7 @@ end
 --- The text of one read of a background command, for the model.
 -- @tparam table read what `handle:read()` returned
 -- @tparam table handle the handle: its `status`, `exit_code`, `signal` and `sandbox` are rendered once it is settled
--- @tparam[opt] table options as of `render`
+-- @tparam[opt] table options as of `render`; with `ended`, a settled command's exit 0 has its line too
 -- @treturn string
 function markers.render_read(read, handle, options)
   local overrides = options and options.markers
@@ -281,7 +342,7 @@ function markers.render_read(read, handle, options)
     return page:finish()
   end
   sandbox_lines(page, sandbox, options)
-  status_line(page, handle, overrides, false)
+  status_line(page, handle, overrides, options and options.ended)
   return page:finish()
 end
 

@@ -53,6 +53,35 @@ local function fault(list)
   return nil
 end
 
+local function rules_fault(rules)
+  if type(rules) ~= "table" or #rules == 0 then
+    return "a list of rules that is not empty is expected"
+  end
+  for position, rule in ipairs(rules) do
+    local what = type(rule) ~= "table" and "is no table"
+    what = what or fault(rule.fatal) and "fatal: " .. fault(rule.fatal)
+    if not what and rule.informational ~= nil and rule.informational[1] ~= nil then
+      what = fault(rule.informational) and "informational: " .. fault(rule.informational)
+    end
+    for _, code in ipairs(not what and rule.exit_codes or {}) do
+      what = math.type(code) ~= "integer" and "exit_codes: an integer is expected" or what
+    end
+    if what then
+      return ("rule %d: %s"):format(position, what)
+    end
+  end
+  return nil
+end
+
+-- Assigning to an entry replaces it for every sandbox made afterwards, and is checked then and there.
+local overridable = require "moonsand.overridable"
+signatures.denial = overridable("signatures.denial", signatures.denial, function(_, list)
+  return fault(list)
+end)
+signatures.runner_failure = overridable("signatures.runner_failure", signatures.runner_failure, function(_, rules)
+  return rules_fault(rules)
+end)
+
 local function invalid(option, what)
   return nil, errors.new("INVALID_REQUEST", ("%s: %s"):format(option, what))
 end
