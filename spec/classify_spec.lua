@@ -103,3 +103,20 @@ describe("a process that could not be started", function()
     end)
   end
 end)
+
+describe("a classification that a host replaces", function()
+  it("is a function, or is refused when it is set", function()
+    assert.error_matches(function()
+      classify.denied = true
+    end, "a function is expected")
+    assert.error_matches(function()
+      classify.denyed = print
+    end, "did you mean 'denied'")
+    classify.denied = function()
+      return true
+    end
+    assert.is_true(classify.denied({ exit_code = 0, stderr = "" }, {}))
+    classify.denied = nil
+    assert.is_false(classify.denied({ exit_code = 0, stderr = "" }, {}))
+  end)
+end)

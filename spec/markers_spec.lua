@@ -89,6 +89,93 @@ describe("a rendered result", function()
   end)
 end)
 
+describe("every line the model sees", function()
+  local offer = "[sandbox: escalation available — retry this exact command once with sandbox_permissions (the "
+    .. "narrowest wider mode that suffices) + justification; the approval prompt asks the user]"
+
+  -- What a stream may be, and its lines.
+  local streams = {
+    { text "", {} },
+    { text "a\nb\n", { "a", "b" } },
+    { { text = "b\n", truncated = true, bytes = 9, spill_path = "/c/x" }, { "b",
+      "[output truncated; full output: /c/x]" } },
+    { { text = "b\n", truncated = true, bytes = 9 }, { "b", "[output truncated; full output: (unavailable)]" } },
+  }
+  local endings = {
+    { { exit_code = 0 }, nil }, { { exit_code = 7 }, "[exit code: 7]" },
+    { { signal = "SIGKILL" }, "[killed by signal: SIGKILL]" },
+  }
+
+  it("is byte-exact, in its place, in every combination", function()
+    local checked = 0
+    for _, stdout in ipairs(streams) do
+      for _, stderr in ipairs(streams) do
+        for _, ending in ipairs(endings) do
+          for _, timed_out in ipairs { false, true } do
+            for _, mode in ipairs { false, "read-only", "workspace-write" } do
+              for _, escalation in ipairs { false, true } do
+                local expected = {}
+                if stdout[1].text == "" and stderr[1].text == "" then
+                  expected[1] = "(no output)"
+                end
+                table.move(stdout[2], 1, #stdout[2], #expected + 1, expected)
+                if stderr[2][1] then
+                  expected[#expected + 1] = "[stderr]"
+                  table.move(stderr[2], 1, #stderr[2], #expected + 1, expected)
+                end
+                if mode then
+                  expected[#expected + 1] = "[sandbox: file access denied under " .. mode .. " mode]"
+                  expected[#expected + 1] = escalation and offer or nil
+                end
+                if timed_out then
+                  expected[#expected + 1] = "[timed out after 500ms]"
+                end
+                expected[#expected + 1] = ending[2] or timed_out and "[exit code: 0]" or nil
+                local made = result {
+                  stdout = stdout[1], stderr = stderr[1], exit_code = ending[1].exit_code, signal = ending[1].signal,
+                  timed_out = timed_out, sandbox = mode and { mode = mode, denied = true } or nil,
+                }
+                local rendered = markers.render(made, { escalation = escalation })
+                assert.equal(table.concat(expected, "\n"), (rendered:gsub("\n$", "")))
+                assert.same(ending[1], markers.parse_exit_status(rendered))
+                checked = checked + 1
+              end
+            end
+          end
+        end
+      end
+    end
+    assert.equal(4 * 4 * 3 * 2 * 3 * 2, checked)
+  end)
+end)
+
+describe("a line that a host replaces", function()
+  it("is checked when it is set, and nil brings the first one back", function()
+    for words, line in pairs { ["must not be empty"] = " ", ["single line"] = "a\rb", ["not a boolean"] = true } do
+      assert.error_matches(function()
+        markers.lines.stderr = line
+      end, words)
+    end
+    assert.error_matches(function()
+      markers.lines.stder = "x"
+    end, "did you mean 'stderr'")
+    markers.lines.stderr = "<stderr>"
+    assert.equal("<stderr>\nx", markers.render(result { stderr = text "x" }))
+    markers.lines.stderr = nil
+    assert.equal("[stderr]\nx", markers.render(result { stderr = text "x" }))
+  end)
+
+  it("does not cost the model the fact when its function fails", function()
+    for _, made in ipairs { "a\nb", 7, true } do
+      assert.equal("(no output)\n[exit code: 1]", markers.render(result { exit_code = 1 }, { markers = {
+        exit_code = function()
+          return made
+        end,
+      } }))
+    end
+  end)
+end)
+
 describe("a rendered read of a background command", function()
   local running = { status = "running" }
 

@@ -53,3 +53,27 @@ describe("runner-failure rules", function()
     end
   end)
 end)
+
+describe("a signature table that a host replaces", function()
+  it("is checked when it is set, and nil brings the first one back", function()
+    for words, list in pairs { ["entry 1 is blank"] = { " " }, ["the list is empty"] = {},
+      ["more than one line"] = { "a\nb" } } do
+      assert.error_matches(function()
+        signatures.denial.bwrap = list
+      end, words)
+    end
+    assert.error_matches(function()
+      signatures.denial.bwarp = { "x" }
+    end, "did you mean 'bwrap'")
+    assert.error_matches(function()
+      signatures.runner_failure.bwrap = { { fatal = {} } }
+    end, "rule 1: fatal: the list is empty")
+    assert.error_matches(function()
+      signatures.runner_failure.bwrap = { { fatal = { "x" }, exit_codes = { "1" } } }
+    end, "rule 1: exit_codes")
+    signatures.denial.bwrap = { "nur lesbar" }
+    assert.same({ "nur lesbar" }, signatures.denials().bwrap)
+    signatures.denial.bwrap = nil
+    assert.same({ "read-only file system" }, signatures.denials().bwrap)
+  end)
+end)
