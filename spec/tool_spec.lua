@@ -312,21 +312,3 @@ describe("two sessions with fifty overlapping commands each", function()
     world.remove(directory)
   end)
 end)
-
-describe("the tool", function()
-  it("adds at most 0.1 ms to a command", function()
-    local core = require "moonsand.core"
-    local shell <close> = assert(moonsand.unconfined_shell())
-    -- What the executor does costs the same either way, so it does nothing here.
-    local result = shell:run { command = "echo hi" }
-    shell.run = function()
-      return result
-    end
-    local bash = moonsand.tool.bash(shell)
-    local before = core.monotonic_ms()
-    for _ = 1, 1000 do
-      bash:execute { command = "echo hi", description = "d" }
-    end
-    assert.is_true((core.monotonic_ms() - before) / 1000 < 0.1)
-  end)
-end)

@@ -191,6 +191,22 @@ local function refused(self, entry, err)
   return tell(self, entry, failure(err))
 end
 
+-- Who is asked: the operator's script before the host's approver. Looked up for each call, as a script that is reloaded
+-- may have another say.
+local function approver_of(self)
+  local operator = self.operator
+  if not operator or not operator.approves then
+    return self.approve
+  end
+  return require("moonsand.approval").chain(function(ask)
+    return operator:approve(ask), "operator"
+  end, self.approve)
+end
+
+local function lines_of(self)
+  return self.markers or self.operator and self.operator.markers
+end
+
 -- What the operator's script says about the command: a mode for it, or a refusal.
 local function consult(self, call, policy)
   local verdict, err = self.operator:decide({
@@ -255,13 +271,13 @@ local function authorise(self, call, spec, asked_mode)
     call.entry.decided_by = verdict.source or verdict.by
   end
   if asked_mode then
-    granted, err = decide(self, call, "decide", asked_mode, current, self.approve,
+    granted, err = decide(self, call, "decide", asked_mode, current, approver_of(self),
       ask_for(call, policy, "escalate", spec.workdir))
     return granted or false, err
   elseif verdict and verdict.decision == "ask" then
     local ask = ask_for(call, policy, "run", spec.workdir)
     ask.mode, ask.current = current, current
-    granted, err = decide(self, call, "ask", self.approve, ask)
+    granted, err = decide(self, call, "ask", approver_of(self), ask)
     return granted and current or false, err
   end
   return mode
@@ -299,7 +315,7 @@ end
 
 -- Whether the model could ask for more than this call had.
 local function could_ask(self, mode)
-  return self.approve ~= nil and confines(self) and mode ~= nil and self.escalation:possible(mode)
+  return approver_of(self) ~= nil and confines(self) and mode ~= nil and self.escalation:possible(mode)
 end
 
 local function run(self, spec, entry)
@@ -311,7 +327,7 @@ local function run(self, spec, entry)
   local sandbox = result.sandbox
   local text = render(self, result, {
     escalation = sandbox ~= nil and sandbox.denied and could_ask(self, sandbox.mode),
-    markers = self.markers,
+    markers = lines_of(self),
   })
   entry.outcome = outcome_of(result)
   entry.exit_code, entry.signal, entry.duration_ms = result.exit_code, result.signal, result.duration_ms
@@ -508,7 +524,7 @@ local function execute_job_output(self, arguments, host_call)
   local text = markers.render_read(read, facts, {
     ended = true,
     escalation = facts.sandbox ~= nil and facts.sandbox.denied and could_ask(self.bash, facts.sandbox.mode),
-    markers = self.markers,
+    markers = lines_of(self.bash),
   })
   facts.delta, facts.lossy = markers.repair_utf8(read.delta), read.lossy
   facts.stdout_spill_path, facts.stderr_spill_path = read.stdout_spill_path, read.stderr_spill_path
@@ -562,7 +578,7 @@ local job_tools = {
 local function job_tool(bash, kind)
   local made = setmetatable({
     name = kind.name, kind = kind, bash = bash, shell = bash.shell, jobs = bash.jobs, session = bash.session,
-    markers = bash.markers, properties = kind.fields(),
+    properties = kind.fields(),
   }, Tool)
   made.describe = function()
     local required = #kind.required > 0 and table.move(kind.required, 1, #kind.required, 1, {}) or nil
@@ -627,18 +643,6 @@ local function check_options(options)
   end
 end
 
--- The operator's script is asked before the host's approver.
-local function approver_of(options, operator)
-  local own = operator and operator.approves and function(ask)
-    local outcome, by = operator:approve(ask)
-    return outcome, type(by) == "string" and by or "operator"
-  end
-  if own and options.approve then
-    return require("moonsand.approval").chain(own, options.approve)
-  end
-  return own or options.approve
-end
-
 --- Make the `bash` tool.
 -- @tparam table shell an executor
 -- @tparam[opt] table options
@@ -671,8 +675,8 @@ function tool.bash(shell, options)
     name = options.name or "bash",
     shell = shell,
     session = options.session,
-    approve = approver_of(options, operator),
-    markers = options.markers or operator and operator.markers,
+    approve = options.approve,
+    markers = options.markers,
     render = options.render,
     jobs = registry or nil,
     operator = operator,
