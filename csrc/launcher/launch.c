@@ -325,6 +325,7 @@ static int run(struct launch *launch)
     launch->command = child_start(become_command, launch, &failure);
     if (launch->command == 0)
         return refuse(launch, &failure);
+    tree_prepare();
     attend(launch);
     /* The host has been woken, as likely as not on this processor: it goes first, and the taking down of this process
      * after it. */

@@ -10,6 +10,9 @@
 /* Makes the calling process the tree's root. */
 bool tree_adopt(struct failure *failure);
 
+/* Takes what ending the tree will need. Once the command is on its way: looking it up takes the kernel a while. */
+void tree_prepare(void);
+
 /* Sends the signal to every descendant there is now, but to nothing else: a pid is signalled only while it is certain
  * to be a descendant's. `command` leads the command's process group. */
 void tree_signal(pid_t command, int signal);

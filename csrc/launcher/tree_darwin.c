@@ -13,6 +13,10 @@ bool tree_adopt(struct failure *failure)
     return true;
 }
 
+void tree_prepare(void)
+{
+}
+
 static bool descends(pid_t pid, pid_t from)
 {
     for (int depth = 0; pid > 1 && depth < 256; depth++) {

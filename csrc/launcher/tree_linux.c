@@ -19,7 +19,7 @@
 
 enum { PATH_ROOM = 64, MOST_DEPTH = 256 };
 
-/* The list of our children, open from the start: later on there may be no descriptor left to open it with. */
+/* The list of our children, opened in good time: later on there may be no descriptor left to open it with. */
 static int own_children = -1;
 
 bool tree_adopt(struct failure *failure)
@@ -32,7 +32,6 @@ bool tree_adopt(struct failure *failure)
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
         return fail(failure, MS_STAGE_SUBREAPER, NULL);
     prctl(PR_SET_PDEATHSIG, SIGHUP, 0, 0, 0);
-    own_children = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
     return true;
 }
 
@@ -54,6 +53,12 @@ static pid_t parent_of(pid_t pid, char *state)
     if (after_name == NULL || sscanf(after_name + 1, " %c %d", state, &parent) != 2)
         return 0;
     return (pid_t)parent;
+}
+
+void tree_prepare(void)
+{
+    if (getpid() != 1)
+        own_children = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
 }
 
 typedef void visit(pid_t child, void *context);
