@@ -65,6 +65,17 @@ describe("the bash tool", function()
     assert.is_false(result.is_error)
   end)
 
+  it("knows JSON's null also where nobody else uses cjson", function()
+    local host = world.host [[
+      local moonsand = require "moonsand"
+      local shell <close> = assert(moonsand.unconfined_shell())
+      io.write(moonsand.tool.bash(shell):execute('{"command":"echo hi","description":"d","timeout_ms":null}').content)
+    ]]
+    local status, stdout, stderr = world.ended(host)
+    assert.equal(0, status.exit_code, stderr)
+    assert.equal("hi\n", stdout)
+  end)
+
   it("refuses what is not in its schema, and runs nothing", function()
     local tool = moonsand.tool.bash(shell)
     for words, arguments in pairs {

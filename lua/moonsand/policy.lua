@@ -168,7 +168,15 @@ end
 -- @treturn[2] nil
 -- @treturn[2] table error `INVALID_REQUEST`
 function Policy:finish(session)
-  return sessions_of(self):finish(session)
+  local sessions = sessions_of(self)
+  local found, err = sessions:find(session)
+  if not found then
+    return nil, err
+  end
+  if self.told then
+    self.told[found.id] = nil
+  end
+  return sessions:finish(found)
 end
 
 local function refuse_kernel_tree(root)

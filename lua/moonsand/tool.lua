@@ -53,9 +53,13 @@ local Tool = {}
 Tool.__index = Tool
 Tool.__name = "moonsand.tool"
 
--- JSON's null, which a model may give for a field that it leaves out. Only there when cjson is.
+-- JSON's null, which a model may give for a field that it leaves out. It is there only once one of cjson's modules is.
 local function is_null(value)
-  return type(value) == "userdata" and package.loaded["cjson"] ~= nil and value == package.loaded["cjson"].null
+  if type(value) ~= "userdata" then
+    return false
+  end
+  local cjson = package.loaded["cjson.safe"] or package.loaded["cjson"]
+  return type(cjson) == "table" and value == cjson.null
 end
 
 -- How a tool says what it returns. `structured` is for programs, `content` for the model.
@@ -161,6 +165,23 @@ local function session_of(self, call)
     return call.session
   end
   return self.session
+end
+
+-- Under whose name a session's jobs are kept: its id, or false; or nil and the error.
+local function owner_of(self, host_call)
+  local session = session_of(self, host_call)
+  if session == nil then
+    return false
+  end
+  local policy = self.shell.policy
+  if policy and policy.sessions then
+    local found, err = policy.sessions:find(session)
+    if not found then
+      return nil, err
+    end
+    return found.id
+  end
+  return type(session) == "string" and session or type(session) == "table" and session.id or false
 end
 
 -- The one line of the audit about this call, complete when it is told. Whoever listens cannot make the call fail: the
@@ -339,8 +360,12 @@ end
 
 local function start(self, spec, call)
   local entry, policy = call.entry, spec.policy
-  local owner = call.owner
-  local room, err = self.jobs:room(owner)
+  local owner, err = owner_of(self, call)
+  if owner == nil then
+    return refused(self, entry, err)
+  end
+  local room
+  room, err = self.jobs:room(owner)
   if not room then
     return refused(self, entry, err)
   end
@@ -392,7 +417,6 @@ local function describe_call(call, spec)
   entry.session, entry.workdir = policy and policy.session_id, spec.workdir
   entry.mode, entry.workspace_root = policy and policy.mode or full_access, policy and policy.workspace_root
   entry.decision, entry.decided_by = "default", "policy"
-  call.owner = entry.session or type(call.session) == "string" and call.session or false
 end
 
 local function execute_bash(self, arguments, host_call)
@@ -451,22 +475,6 @@ local function execute_bash(self, arguments, host_call)
 end
 
 -- The tools of background jobs.
-
-local function owner_of(self, host_call)
-  local session = session_of(self, host_call)
-  if session == nil then
-    return false
-  end
-  local policy = self.shell.policy
-  if policy and policy.sessions then
-    local found, err = policy.sessions:find(session)
-    if not found then
-      return nil, err
-    end
-    return found.id
-  end
-  return type(session) == "string" and session or session.id or false
-end
 
 -- Reads the arguments and finds the job they name; or the answer that says why not.
 local function job_call(self, arguments, host_call, required)
