@@ -243,6 +243,15 @@ describe("a background job", function()
       output:execute({ id = "job-1" }).content)
   end)
 
+  it("that could not be started says why when it is read", function()
+    bash:execute { command = "true", description = "d", run_in_background = true, workdir = "/nonexistent" }
+    local result = output:execute { id = "job-1", wait_ms = 5000 }
+    assert.truthy(result.content:find("could not be started: chdir /nonexistent: No such file", 1, true))
+    assert.equal("killed", result.structured.status)
+    assert.equal("START_FAILED", result.structured.error.code)
+    assert.equal("unknown argument 'id'; this tool takes none", list:execute({ id = "job-1" }).content)
+  end)
+
   it("is one of a bounded number", function()
     local seconds = world.unique_sleep()
     for _ = 1, 3 do

@@ -94,8 +94,8 @@ local function read_arguments(arguments, properties, required, extra)
         names[#names + 1] = property
       end
       table.sort(names)
-      return invalid(("unknown argument '%s'%s"):format(require("moonsand.visible").line(tostring(name)),
-        require("moonsand.nearest").hint(tostring(name), names)))
+      local hint = names[1] and require("moonsand.nearest").hint(tostring(name), names) or "; this tool takes none"
+      return invalid(("unknown argument '%s'%s"):format(require("moonsand.visible").line(tostring(name)), hint))
     elseif not is_null(value) then
       known[name] = value
     end
@@ -509,6 +509,7 @@ local function facts_of(job)
     signal = over and handle.signal or nil,
     duration_ms = over and handle.duration_ms or nil,
     sandbox = over and handle.sandbox or nil,
+    error = over and handle.error and { code = handle.error.code, message = handle.error.message } or nil,
   }
 end
 
