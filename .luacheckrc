@@ -8,3 +8,9 @@ include_files = {
 exclude_files = { "build*", ".cache" }
 files["spec"].std = "+busted"
 files["*.rockspec"].std = "+rockspec"
+-- What an operator's script states, and what it is given.
+files["examples/policies"] = {
+    globals = { "mode", "resolve", "approve", "audit", "markers", "denial_signatures", "env" },
+    read_globals = { "rule" },
+    unused_args = false,
+}
