@@ -1,7 +1,7 @@
 -- A CI job: nobody is there to be asked, so everything is decided here, and no question is ever left open.
 --
--- Trusts: the checkout that CI made, as far as the workspace goes. Does not trust: the pull request's code with anything
--- outside it. The job's own secrets stay with the job.
+-- Trusts: the checkout that CI made, as far as the workspace goes. Does not trust: the pull request's code with
+-- anything outside it. The job's own secrets stay with the job.
 
 mode = "workspace-write"
 

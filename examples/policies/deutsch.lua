@@ -1,4 +1,5 @@
--- Meldungen in einer anderen Sprache: every line that moonsand adds, in German, for a model that is spoken to in German.
+-- Meldungen in einer anderen Sprache: every line that moonsand adds, in German, for a model that is
+-- spoken to in German.
 --
 -- Trusts: nothing more than the default does; this script changes words, not permissions. The lines that say how a
 -- command ended stay as they are, because programs read them (`markers.parse_exit_status`).
@@ -19,7 +20,7 @@ markers.runner_failed = function(facts)
   return ("[Sandbox: die Sandbox selbst ist im Modus %s gescheitert — der Befehl lief nicht]"):format(facts.mode)
 end
 markers.dropped = function(facts)
-  return ("[ein Teil der Ausgabe ist nicht mehr im Speicher; vollständig: %s]"):format(facts.path or "(nicht verfügbar)")
+  return ("[ein Teil der Ausgabe ist nicht mehr im Speicher; vollständig: %s]"):format(facts.path or "(nirgends)")
 end
 markers.timed_out = function(facts)
   return ("[abgebrochen nach %d ms]"):format(facts.timeout_ms)

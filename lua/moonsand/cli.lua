@@ -15,6 +15,7 @@ cli.commands = {
   { "doctor", "say which sandbox runners work here, why or why not, and what to do" },
   { "explain", "show the policy and the exact command line, without running anything" },
   { "policy", "check an operator's policy script, or explain what it decides about a command" },
+  { "schema", "print the JSON schema of the bash tool" },
   { "audit", "show an audit log as a table" },
 }
 

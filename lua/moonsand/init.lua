@@ -41,12 +41,14 @@ end
 -- Modules that are fields of this one.
 local modules = {
   approval = "moonsand.approval",
+  audit = "moonsand.audit",
   classify = "moonsand.classify",
   environment = "moonsand.environment",
   errors = "moonsand.errors",
   escalation = "moonsand.escalation",
   jobs = "moonsand.jobs",
   markers = "moonsand.markers",
+  operator = "moonsand.operator",
   policy = "moonsand.policy",
   sandbox = "moonsand.sandbox",
   session = "moonsand.session",
@@ -54,8 +56,8 @@ local modules = {
   tool = "moonsand.tool",
 }
 
---- The modules `approval`, `classify`, `environment`, `errors`, `escalation`, `jobs`, `markers`, `policy`, `sandbox`,
--- `session`, `signatures` and `tool`; and `version`.
+--- The modules `approval`, `audit`, `classify`, `environment`, `errors`, `escalation`, `jobs`, `markers`, `operator`,
+-- `policy`, `sandbox`, `session`, `signatures` and `tool`; and `version`.
 -- @table fields
 return setmetatable(moonsand, {
   __index = function(_, name)

@@ -21,6 +21,7 @@ options.all = {
   ["max-output-bytes"] = { value = "N", help = "keep the last N bytes of each stream (default: 64000)" },
   policy = { value = "FILE", help = "an operator's policy script (`moonsand policy check` tries it)" },
   audit = { value = "FILE", help = "append a line about the command to this log (`moonsand audit` shows it)" },
+  jobs = { help = "with background jobs" },
   session = { value = "ID", help = "only of this session" },
   decision = { value = "D", help = "only with this decision: default, allow, ask or forbid" },
   outcome = { value = "O", help = "only with this outcome: exited, killed, timed-out, refused, ..." },
