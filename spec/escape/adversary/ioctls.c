@@ -76,14 +76,17 @@ static int clone_from_workspace(const struct facts *facts)
 
 static int deduplicate(const struct facts *facts)
 {
-    struct {
-        struct file_dedupe_range head;
-        struct file_dedupe_range_info one;
-    } range = { .head = { .src_length = 4096, .dest_count = 1 }, .one = { .dest_fd = reading("twin") } };
+    /* A head with one entry after it, as the kernel reads it. */
+    _Alignas(struct file_dedupe_range) char room[sizeof(struct file_dedupe_range) + sizeof(struct file_dedupe_range_info)];
+    struct file_dedupe_range *range = (struct file_dedupe_range *)room;
+    memset(room, 0, sizeof room);
+    range->src_length = 4096;
+    range->dest_count = 1;
+    range->info[0].dest_fd = reading("twin");
     (void)facts;
-    long result = ioctl(reading("big"), FIDEDUPERANGE, &range);
-    if (result == 0 && range.one.status < 0) {
-        errno = -range.one.status;
+    long result = ioctl(reading("big"), FIDEDUPERANGE, range);
+    if (result == 0 && range->info[0].status < 0) {
+        errno = -range->info[0].status;
         result = -1;
     }
     return done_or_absent(result, "this file system's FIDEDUPERANGE");
