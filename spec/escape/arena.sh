@@ -2,10 +2,10 @@
 # arena.sh SECONDS COMMAND...: runs COMMAND, as root and for SECONDS at the most, where nothing that it does harms the
 # machine, unconfined attacks included: with mounts of its own, a /dev, /dev/shm and /dev/mqueue of its own, IPC objects,
 # a host name and processes of its own. The kernel's switches (/proc/sys, /sys, cgroups) have no namespace: they are noted
-# before, and put back afterwards, also when COMMAND was killed. Relies on unshare(1) and, for the disk, on a real one
-# below /var/tmp.
+# before, and put back afterwards, also when COMMAND was killed. With ARENA_LOCK=--exclusive in the environment no other
+# arena is there meanwhile. Relies on unshare(1), flock(1) and, for the disk, on a real one below /var/tmp.
 
-marks="/ /etc /usr /usr/bin /var /var/tmp /var/spool/cron /var/log /home /root /opt /srv /mnt /run /run/lock /boot"
+marks="/sys/fs/cgroup / /etc /usr /usr/bin /var /var/tmp /var/spool/cron /var/log /home /root /opt /srv /mnt /run /run/lock /boot"
 switches="/proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /proc/sys/vm/stat_interval /proc/sys/fs/lease-break-time
     /proc/sys/net/ipv4/ip_default_ttl /sys/kernel/mm/ksm/sleep_millisecs /sys/kernel/uevent_helper
     /sys/fs/cgroup/systemd/release_agent /sys/fs/cgroup/memory/memory.swappiness
@@ -54,6 +54,9 @@ fi
 
 seconds=$1
 shift
+# Another run's proofs turn the same switches: they are made while no other arena is there.
+exec 9>/var/tmp/moonsand-escape.lock
+flock -w 600 "${ARENA_LOCK:---shared}" 9 || exit 1
 kept=$(mktemp -d) || exit 1
 ARENA=$(mktemp -d /var/tmp/moonsand-escape.XXXXXX) || exit 1
 export ARENA
@@ -92,4 +95,4 @@ trap restore EXIT
 trap 'exit 1' HUP INT TERM
 
 timeout -s KILL "$seconds" unshare --mount --ipc --uts --pid --fork --kill-child --propagation private \
-    sh "$0" --inside "$@" </dev/null
+    sh "$0" --inside "$@" </dev/null 9>&-
