@@ -275,13 +275,17 @@ static void look_at_tree(const char *key, const char *directory)
 
 static const char *content_of(const char *path)
 {
-    static char content[65536];
+    static char content[1 << 18];
+    size_t size = 0;
+    ssize_t n = -1;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t n = fd < 0 ? -1 : read(fd, content, sizeof content - 1);
-    if (n < 0)
+
+    while (fd >= 0 && (n = read(fd, content + size, sizeof content - 1 - size)) > 0)
+        size += (size_t)n;
+    if (n < 0 && size == 0)
         snprintf(content, sizeof content, "(%s)", strerror(errno));
     else
-        content[n] = '\0';
+        content[size] = '\0';
     if (fd >= 0)
         close(fd);
     return content;

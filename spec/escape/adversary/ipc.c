@@ -81,8 +81,10 @@ static int socket_reached(const struct facts *facts)
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     strncpy(address.sun_path, text("%s/victim/socket", facts->base), sizeof address.sun_path - 1);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    return done_unless_negative(
-        sendto(fd, facts->name, strlen(facts->name), MSG_DONTWAIT, (const struct sockaddr *)&address, sizeof address));
+    long sent =
+        sendto(fd, facts->name, strlen(facts->name), MSG_DONTWAIT, (const struct sockaddr *)&address, sizeof address);
+    usleep(20000); /* until it is taken out */
+    return done_unless_negative(sent);
 }
 
 static const struct attack list[] = {
