@@ -77,7 +77,8 @@ static int clone_from_workspace(const struct facts *facts)
 static int deduplicate(const struct facts *facts)
 {
     /* A head with one entry after it, as the kernel reads it. */
-    _Alignas(struct file_dedupe_range) char room[sizeof(struct file_dedupe_range) + sizeof(struct file_dedupe_range_info)];
+    _Alignas(
+        struct file_dedupe_range) char room[sizeof(struct file_dedupe_range) + sizeof(struct file_dedupe_range_info)];
     struct file_dedupe_range *range = (struct file_dedupe_range *)room;
     memset(room, 0, sizeof room);
     range->src_length = 4096;
