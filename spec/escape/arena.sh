@@ -76,9 +76,6 @@ restore() {
     done
     unshare --mount --propagation private sh -c '
         mount -t binfmt_misc binfmt_misc /mnt && [ -e /mnt/moonsand-mark ] && echo -1 >/mnt/moonsand-mark' 2>/dev/null
-    losetup -n -O NAME,BACK-FILE 2>/dev/null | while read -r loop file; do
-        [ "${file#"$ARENA"/}" = "$file" ] || losetup -d "$loop"
-    done
     for place in $marks; do rm -f "${place%/}/moonsand-mark"; done
     find /sys/fs/cgroup -depth -type d -name 'moonsand-mark*' -exec rmdir {} + 2>/dev/null
     chattr -R -a "$ARENA/own" 2>/dev/null

@@ -88,6 +88,7 @@ local knobs <const> = {
 }
 local kept = {}
 local loop, cgroup, victim
+local loop_held -- open until the end, for what it keeps
 
 local function as_user(command)
   return uid == 0 and command or ("setpriv --reuid %d --regid %d --clear-groups %s"):format(uid, uid, command)
@@ -107,18 +108,23 @@ local function script(text)
   must("cd " .. base .. " && " .. text:gsub("{(%w+)}", names))
 end
 
+-- A device that is given back at once stays for as long as somebody has it open: it goes with this process, however
+-- this process ends. Another cell may take the same free number, so that it takes a few tries.
 local function lend_loop()
   script "head -c 65536 /dev/zero >loop"
-  loop = output("losetup -f 2>/dev/null"):match("/dev/loop(%d+)")
-  if not loop then
-    return
+  for _ = 1, 10 do
+    loop = output("losetup -f 2>/dev/null"):match("/dev/loop(%d+)")
+    if not loop then
+      return
+    end
+    script "[ -e /dev/loop{loop} ] || mknod -m 600 /dev/loop{loop} b 7 {loop}"
+    if os.execute(("losetup /dev/loop%s %s/loop 2>/dev/null"):format(loop, base)) then
+      loop_held = assert(io.open("/dev/loop" .. loop, "r"))
+      script "losetup -d /dev/loop{loop} && truncate -s {loop} loop-number"
+      return
+    end
   end
-  script "mknod -m 600 /dev/loop{loop} b 7 {loop}"
-  if os.execute(("losetup /dev/loop%s %s/loop 2>/dev/null"):format(loop, base)) then
-    script "truncate -s {loop} loop-number"
-  else
-    loop = nil
-  end
+  loop = nil
 end
 
 local function delegate_cgroup()
@@ -427,6 +433,9 @@ local good, problem = xpcall(function()
 end, debug.traceback)
 if victim then
   victim:close()
+end
+if loop_held then
+  loop_held:close()
 end
 local complaints = read(base .. "/stderr") or ""
 pcall(restore_knobs)
