@@ -59,7 +59,7 @@ for _, runner in ipairs { "bwrap", "landlock", "none" } do
     end)
 
     it("hands the program no descriptor that leads to a file of the host", function()
-      -- Descriptors 0 and 1 alone: another of the program's may be the host's /dev/null, which full access would change.
+      -- Descriptors 0 and 1 alone: another may be the host's /dev/null, which full access would change.
       shell("echo x > in; chmod 640 in; $EXEC sh -c 'chmod 777 /proc/self/fd/0 /proc/self/fd/1; "
         .. "readlink /proc/self/fd/0 /proc/self/fd/1' < in > out 2>err; stat -c %a in out err > modes", exec, directory)
       assert.matches("^pipe:%[%d+%]\npipe:%[%d+%]\n$", world.read(directory .. "/out"))
