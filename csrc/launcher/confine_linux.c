@@ -44,6 +44,7 @@ static bool prepare_landlock(struct confinement *confinement, const struct optio
         return false;
     confinement->roots = options->read_write;
     fence->landlock = true;
+    fence->file_ioctls = true;
     fence->refusal = EACCES;
     fence->metadata = grants_directory(&options->read_write) ? METADATA_ASKED : METADATA_DENIED;
     fence->guarded = confinement->abi < 6 ? (int32_t)getpid() : 0;
@@ -122,6 +123,7 @@ static bool prepare_inside(struct confinement *confinement, const struct options
         return true;
     if (late_mounts && abi > 0) {
         fence->metadata = METADATA_ASKED;
+        fence->file_ioctls = true;
         if (!gather_writable(confinement, options, failure))
             return false;
     } else if (late_mounts) {

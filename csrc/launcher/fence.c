@@ -10,12 +10,13 @@
 #include <unistd.h>
 
 enum group {
-    METADATA = 1 << 0,  /* changes metadata; denied or asked */
-    NEWER = 1 << 1,     /* newer spellings of the same: programs fall back */
-    ALWAYS = 1 << 2,    /* what no runner stops */
-    LANDLOCK = 1 << 3,  /* beside Landlock as the runner */
-    USER_ZERO = 1 << 4, /* for uid 0 */
-    GUARD = 1 << 5,     /* for the guarded pid */
+    METADATA = 1 << 0,   /* changes metadata; denied or asked */
+    NEWER = 1 << 1,      /* newer spellings of the same: programs fall back */
+    ALWAYS = 1 << 2,     /* what no runner stops */
+    FILE_IOCTL = 1 << 3, /* file systems' own ioctls, where no mount governs them */
+    LANDLOCK = 1 << 4,   /* beside Landlock as the runner */
+    USER_ZERO = 1 << 5,  /* for uid 0 */
+    GUARD = 1 << 6,      /* for the guarded pid */
 };
 
 enum action { DENY, ABSENT, FORBID, ALLOW };
@@ -105,25 +106,26 @@ static const struct rule rules[] = {
     { ALWAYS, SYS_ioctl, FORBID, COMMAND(COMMAND_CONSOLE) },
     /* File systems' own ioctls change inode flags, and make subvolumes and reflinks, on a descriptor that was opened for
      * reading. Of their families pass the commands that only read, and the copies whose target is open for writing. */
-    { LANDLOCK, SYS_ioctl, DENY, COMMAND(0x800c6613) }, /* FS_IOC_SET_ENCRYPTION_POLICY, which says that it reads */
-    { LANDLOCK, SYS_ioctl, DENY, COMMAND(0x8008f512) }, /* F2FS, releasing and reserving compressed blocks: likewise */
-    { LANDLOCK, SYS_ioctl, DENY, COMMAND(0x8008f513) },
-    { LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0xc020660b) }, /* FS_IOC_FIEMAP */
-    { LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x40049409) }, /* FICLONE */
-    { LANDLOCK, SYS_ioctl, ALLOW, COMMAND(0x4020940d) }, /* FICLONERANGE */
-    { LANDLOCK, SYS_ioctl, ALLOW, ONLY_READS },
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY('f') },  /* FS_IOC_SETFLAGS, ext4 */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY('X') },  /* FS_IOC_FSSETXATTR, XFS */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY('v') },  /* FS_IOC_SETVERSION */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0x94) }, /* Btrfs; deduplication too */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY('r') },  /* FAT attributes */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0xf5) }, /* F2FS */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY('o') },  /* OCFS2 */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcf) }, /* CIFS */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0x97) }, /* Ceph layouts */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0xbc) }, /* bcachefs subvolumes */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0xcd) }, /* ReiserFS */
-    { LANDLOCK, SYS_ioctl, DENY, FAMILY(0x83) }, /* ZFS attributes */
+    { FILE_IOCTL, SYS_ioctl, DENY, COMMAND(0x800c6613) }, /* FS_IOC_SET_ENCRYPTION_POLICY, which says that it reads */
+    { FILE_IOCTL, SYS_ioctl, DENY,
+      COMMAND(0x8008f512) }, /* F2FS, releasing and reserving compressed blocks: likewise */
+    { FILE_IOCTL, SYS_ioctl, DENY, COMMAND(0x8008f513) },
+    { FILE_IOCTL, SYS_ioctl, ALLOW, COMMAND(0xc020660b) }, /* FS_IOC_FIEMAP */
+    { FILE_IOCTL, SYS_ioctl, ALLOW, COMMAND(0x40049409) }, /* FICLONE */
+    { FILE_IOCTL, SYS_ioctl, ALLOW, COMMAND(0x4020940d) }, /* FICLONERANGE */
+    { FILE_IOCTL, SYS_ioctl, ALLOW, ONLY_READS },
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY('f') },  /* FS_IOC_SETFLAGS, ext4 */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY('X') },  /* FS_IOC_FSSETXATTR, XFS */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY('v') },  /* FS_IOC_SETVERSION */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY(0x94) }, /* Btrfs; deduplication too */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY('r') },  /* FAT attributes */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY(0xf5) }, /* F2FS */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY('o') },  /* OCFS2 */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY(0xcf) }, /* CIFS */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY(0x97) }, /* Ceph layouts */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY(0xbc) }, /* bcachefs subvolumes */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY(0xcd) }, /* ReiserFS */
+    { FILE_IOCTL, SYS_ioctl, DENY, FAMILY(0x83) }, /* ZFS attributes */
 
     /* A mount that hangs nowhere has paths of its own, which look like others to whoever reads them. */
     { LANDLOCK, SYS_open_tree, FORBID, ANY },
@@ -368,8 +370,8 @@ bool fence_build(const struct fence *fence, struct filter_program *program, stru
     static struct assembler a;
     a = (struct assembler){ .fence = fence };
     size_t subjects = collect(&a, ALWAYS | (fence->metadata != METADATA_FREE ? METADATA | NEWER : 0U) |
-                                      (fence->landlock ? LANDLOCK : 0U) | (fence->user_zero ? USER_ZERO : 0U) |
-                                      (fence->guarded > 0 ? GUARD : 0U));
+                                      (fence->file_ioctls ? FILE_IOCTL : 0U) | (fence->landlock ? LANDLOCK : 0U) |
+                                      (fence->user_zero ? USER_ZERO : 0U) | (fence->guarded > 0 ? GUARD : 0U));
     emit(&a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, architecture));
     emit_foreign(&a);
     emit(&a, FILTER_LOAD_WORD, 0, 0, (uint32_t)offsetof(struct seccomp_call, number));

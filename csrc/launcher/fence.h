@@ -16,10 +16,11 @@ enum metadata {
 
 struct fence {
     enum metadata metadata;
-    bool landlock;   /* also close what goes past Landlock's hooks */
-    bool user_zero;  /* also close what only uid 0 could do with a new user namespace */
-    int refusal;     /* the errno of what is denied: the runner's own, EACCES or EROFS */
-    int32_t guarded; /* a pid that must not be signalled from inside; 0: none */
+    bool landlock;    /* also close what goes past Landlock's hooks */
+    bool file_ioctls; /* also what file systems change through ioctls on a descriptor opened for reading */
+    bool user_zero;   /* also close what only uid 0 could do with a new user namespace */
+    int refusal;      /* the errno of what is denied: the runner's own, EACCES or EROFS */
+    int32_t guarded;  /* a pid that must not be signalled from inside; 0: none */
 };
 
 /* The filter's instructions stay valid until the next call: there is one fence in a launcher. False: it is longer than a
