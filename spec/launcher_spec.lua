@@ -367,9 +367,11 @@ describe("the launcher inside another runner", function()
     assert.is_true(inside(bwrap(table.unpack(honest)), "true", { "--bound", a }).confined)
     local swapped = concat(HONEST, { "--bind", b, a })
     refused("expect_read_only", inside(bwrap(table.unpack(swapped)), "echo ran", { "--bound", a }))
-    local below_tmp = concat(HONEST, { "--tmpfs", "/var/tmp", "--bind", a, a })
-    local places = { "--bound", a, "--writable", "/var/tmp" }
-    assert.is_true(inside(bwrap(table.unpack(below_tmp)), "true", places).confined)
+    -- A root in a place that something fresh is mounted over, as one in /tmp is.
+    os.execute(("mkdir -p %s/t/c"):format(directory))
+    local t, c = directory .. "/t", directory .. "/t/c"
+    local below_fresh = concat(HONEST, { "--tmpfs", t, "--bind", c, c })
+    assert.is_true(inside(bwrap(table.unpack(below_fresh)), "true", { "--bound", c, "--writable", t }).confined)
   end)
 
   with_bwrap("keeps what is mounted later outside", function()
