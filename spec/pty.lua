@@ -34,6 +34,10 @@ function pty.open(argv, variables)
       unistd.dup2(slave, fd)
     end
     unistd.close(slave)
+    -- As a login leaves them: whoever runs the specs with nohup, or in a shell without job control, has some ignored.
+    for _, number in ipairs { signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP } do
+      signal.signal(number, signal.SIG_DFL)
+    end
     unistd.execp(table.remove(words, 1), words)
     unistd._exit(127)
   end
