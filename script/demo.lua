@@ -59,7 +59,7 @@ say("-> denied, and there is no %s/note.txt", workspace)
 
 heading("An escalation")
 say("The same command, once, with workspace-write. It is this demo that asks, and that runs the command again through")
-say("the library. That an agent asks in its tool call, and what is checked before anybody is asked, comes later.")
+say("the library. For an agent, the tool does both: see examples/agent.lua.")
 io.write(("escalate sandbox to workspace-write: the note has to be saved in %s [y/N] "):format(workspace))
 io.flush()
 local answer = "y"
