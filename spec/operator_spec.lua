@@ -161,6 +161,50 @@ describe("an operator's script", function()
     end
   end)
 
+  it("is refused when it changes between the check and its use", function()
+    local fcntl, unistd = require "posix.fcntl", require "posix.unistd"
+    local open, read = fcntl.open, unistd.read
+    finally(function()
+      fcntl.open, unistd.read = open, read
+    end)
+    local function exchange(source) -- the very file, at the very moment
+      assert(os.rename(source, path))
+    end
+    local function refused(expected)
+      local script, err = operator.load(path, { workspace_root = workspace })
+      fcntl.open, unistd.read = open, read
+      assert.is_nil(script)
+      assert.truthy(err.message:find(expected, 1, true), err.message)
+    end
+    local wider = "mode = 'danger-full-access'"
+
+    assert(load_text("mode = 'read-only'"))
+    world.write(workspace .. "/own.lua", wider)
+    os.execute(("ln -s '%s/own.lua' '%s/link'"):format(workspace, home))
+    fcntl.open = function(...)
+      exchange(home .. "/link") -- the path was looked at, and leads into the workspace now
+      return open(...)
+    end
+    refused("was replaced while it was being read")
+
+    os.remove(path)
+    assert(load_text("mode = 'read-only'"))
+    world.write(home .. "/other", wider)
+    fcntl.open = function(...)
+      local descriptor = open(...)
+      exchange(home .. "/other")
+      return descriptor
+    end
+    refused("was replaced while it was being read")
+
+    assert(load_text("mode = 'read-only'"))
+    unistd.read = function(...)
+      world.write(path, wider .. " -- longer")
+      return read(...)
+    end
+    refused("changed while it was being read")
+  end)
+
   it("keeps its last good version when an edit breaks it, and says so", function()
     world.write(path, "rule { prefix = { 'rm' }, decision = 'forbid' }")
     local script = assert(operator.watch(path, { workspace_root = workspace }))
